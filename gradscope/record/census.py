@@ -92,7 +92,7 @@ def places(
         if bad is not None and (found := _count(bad)):
             count += found
             if first is None:
-                first = before + int(bad.reshape(-1).to(torch.uint8).argmax().item())
+                first = before + first_of(bad)
             # Whole rows, or a part of one, which a piece before this one may have counted.
             hit = bad.reshape(-1, min(row, bad.numel())).any(1) if row else bad.new_empty(0)
             start = before // row if row else 0
@@ -127,6 +127,11 @@ def rows_of_neginf(tensor: torch.Tensor) -> int:
 
 def _count(tensor: torch.Tensor) -> int:
     return int(torch.count_nonzero(tensor).item())
+
+
+def first_of(mask: torch.Tensor) -> int:
+    """The position of the first element that is marked, in row-major order."""
+    return int(mask.reshape(-1).to(torch.uint8).argmax().item())
 
 
 def unravel(flat: int, shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -1,5 +1,6 @@
 """What the variables of the user's live frames hold, and the expressions that reach it."""
 
+import gc
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -101,3 +102,14 @@ def reached_from(scope: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
         if depth < _DEEPEST and id(value) not in seen and not is_module:
             seen.add(id(value))
             waiting.extend((part, one, depth + 1, value) for part, one in parts_of(name, value))
+
+
+def alive(kind: type) -> Iterator[Any]:
+    """Every object of a type that the program holds. It looks at all that there are."""
+    # By type: isinstance would ask each object for its __class__, and some answer with a warning.
+    return (thing for thing in gc.get_objects() if issubclass(type(thing), kind))
+
+
+def any_alive(kind: type) -> bool:
+    """Whether there is one: an optimizer that could still take or skip its gradients, say."""
+    return any(True for _ in alive(kind))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import math
 import time
 from collections.abc import Iterable
@@ -12,6 +11,7 @@ import torch
 
 from gradscope.facts import Ending, Step, plural
 from gradscope.record.context import RunContext
+from gradscope.record.held import alive
 from gradscope.record.optimizers import parameters_of
 from gradscope.record.sites import Site, place_of
 
@@ -94,7 +94,7 @@ class LastUpdate:
         it ends."""
         if not self._is_asked or self._awaited is not None:
             return False
-        living = [one for one in gc.get_objects() if issubclass(type(one), torch.optim.Optimizer)]
+        living = list(alive(torch.optim.Optimizer))
         given = {id(one) for one in living if any(p.grad is not None for p in parameters_of(one))}
         self._awaited = (given or set(map(id, living))) - self._stepped
         return not self._awaited and not updates_by_hand

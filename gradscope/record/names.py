@@ -1,6 +1,5 @@
 """What the user calls a tensor or a module: a parameter's path, a variable, an attribute."""
 
-import gc
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ import torch
 from gradscope.record.definitions import definition
 from gradscope.record.events.provenance import storage_key
 from gradscope.record.finite import is_distributed, unwrapped
-from gradscope.record.held import held_as, modules_in, parts_of
+from gradscope.record.held import alive, held_as, modules_in, parts_of
 from gradscope.record.sites import LIBRARY, ModuleFrame, kind_of, module_path, user_frames
 
 Path = tuple[tuple[str, torch.nn.Module], ...]
@@ -223,7 +222,7 @@ class Names:
 def in_some_module(leaf: int) -> bool:
     """Whether a leaf (by id) is a parameter of any module there is, wherever it hangs. Asked
     where no variable leads to the module, since it goes through all objects."""
-    modules = (one for one in gc.get_objects() if issubclass(type(one), torch.nn.Module))
+    modules = alive(torch.nn.Module)
     held = (one for module in modules for one in vars(module).get("_parameters", {}).values())
     return any(id(one) == leaf for one in held)
 

@@ -26,7 +26,7 @@ from gradscope.facts import (
 from gradscope.ops.domains import REFUSES
 from gradscope.ops.dtypes import finfo
 from gradscope.ops.indexing import INDEXING
-from gradscope.record.census import unravel
+from gradscope.record.census import first_of, unravel
 from gradscope.record.context import RunContext
 from gradscope.record.events.measure import operand
 from gradscope.record.finite import dtype_of, holds_bad, plain
@@ -225,7 +225,7 @@ def _out_of_domain(note: Note, given: Named) -> OutOfDomain | None:
 
 def _outside(bad: torch.Tensor, values: torch.Tensor) -> tuple[float, tuple[int, ...], int, int]:
     """The first value that is, where it is, how many are, of how many."""
-    first = int(bad.reshape(-1).to(torch.uint8).argmax())
+    first = first_of(bad)
     value = values.reshape(-1)[first].item()
     return value, unravel(first, tuple(values.shape)), int(bad.sum()), bad.numel()
 

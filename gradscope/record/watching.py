@@ -11,8 +11,9 @@ from gradscope.facts import Ending, Kind, Unexamined
 from gradscope.record import graph
 from gradscope.record.context import RunContext
 from gradscope.record.depth import Depth
-from gradscope.record.events.symptoms import Symptoms, any_alive
+from gradscope.record.events.symptoms import Symptoms
 from gradscope.record.finite import holds_bad, quick_sum
+from gradscope.record.held import any_alive
 from gradscope.record.optimizers import Work, parameters_of
 from gradscope.record.passes import BackwardPass
 from gradscope.record.sizes.clearing import Versions, changed_since, versions_of

@@ -6,7 +6,6 @@ until an optimizer takes it, or until the program ends without one having taken 
 
 import ctypes
 import dis
-import gc
 import hashlib
 import math
 import sys
@@ -25,6 +24,7 @@ from gradscope.record.census import census, places
 from gradscope.record.context import RunContext
 from gradscope.record.events.masks import Element, find_mask
 from gradscope.record.finite import holds_bad, looks_finite, norm_of, numbers, pieces, plain
+from gradscope.record.held import alive, any_alive
 from gradscope.record.journal import Raw, to_call
 from gradscope.record.optimizers import parameters_of
 from gradscope.record.passes import BackwardPass
@@ -126,7 +126,7 @@ class Symptoms:
     def note_left_gradients(self) -> None:
         """The program is over, and nobody has looked at what its last backward gave to leaves that
         no optimizer takes."""
-        left = [one for one in _alive(torch.Tensor) if one.is_leaf and _bad_grad(one)]
+        left = [one for one in alive(torch.Tensor) if one.is_leaf and _bad_grad(one)]
         if left and not (self._recovered or any_alive(torch.amp.GradScaler)):
             named = ((one.grad, self._leaf_name(one)) for one in left[:_MOST_NAMED])
             found = (self._symptom(Subject.GRADIENT, *one) for one in named)
@@ -320,17 +320,6 @@ def _raised_over(error: BaseException) -> Iterator[tuple[FrameType, str, torch.T
 
 def _bad_grad(leaf: torch.Tensor) -> bool:
     return leaf.grad is not None and holds_bad(leaf.grad)
-
-
-def any_alive(kind: type) -> bool:
-    """Whether the program holds an object of that type (an optimizer that could still take or skip
-    its gradients). Asked only once something is bad: it looks at every object."""
-    return any(True for _ in _alive(kind))
-
-
-def _alive(kind: type) -> Iterator[Any]:
-    # By type: isinstance would ask each object for its __class__, and some answer with a warning.
-    return (thing for thing in gc.get_objects() if issubclass(type(thing), kind))
 
 
 def describe_gradients(leaves: Iterable[tuple[str, torch.Tensor]]) -> tuple[Gradient, ...]:

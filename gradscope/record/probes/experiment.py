@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from gradscope.facts import Comparison, FunctionCheck, Relation, SavedInstead, Worst
+from gradscope.record.census import first_of
 from gradscope.record.graph import function_name
 from gradscope.record.probes.blame import Watcher, named
 from gradscope.record.probes.calls import Apply, Calls, NoVerdict, TooFew
@@ -263,7 +264,7 @@ def _reshaped(returned: Tensor, right: Tensor) -> Relation | None:
 def _not_finite(sample: Sample, raw: list[Any], bad: list[Tensor]) -> FunctionCheck:
     """A NaN or inf in the gradient, where the forward is smooth."""
     place = next(place for place, one in enumerate(bad) if bool(one.any()))
-    flat = int(bad[place].reshape(-1).to(torch.uint8).argmax())
+    flat = first_of(bad[place])
     along = [torch.zeros_like(x) for x in sample.point]
     size = 0.1 * float(sample.slope.direction[place].reshape(-1)[flat])
     along[place].view(-1)[flat] = size

@@ -15,7 +15,7 @@ from gradscope.record.definitions import definition
 from gradscope.record.finite import elements
 from gradscope.record.held import modules_in
 from gradscope.record.names import Names, in_some_module
-from gradscope.record.optimizers import held_by, parameters_of
+from gradscope.record.optimizers import held_by
 from gradscope.record.sites import Site, note_site, place_of
 from gradscope.record.sizes.crossings import Crossings
 from gradscope.record.sizes.flow import Flow
@@ -248,7 +248,7 @@ class Additions:
         self._made += 1
         if self._made > _MOST_OPTIMIZERS:
             return
-        held = {id(one) for one in parameters_of(optimizer)}
+        held = held_by(optimizer)
         user, _ = note_site(frame)
         waiting = {id(one): one for _, one in modules_in(frame)}
         seen: set[int] = set()
@@ -271,7 +271,7 @@ class Additions:
             module, optimizer = given.module(), given.optimizer()
             if module is None or optimizer is None:
                 continue
-            held = {id(one) for one in parameters_of(optimizer)}
+            held = held_by(optimizer)
             now = dict(module.named_parameters())
             is_replaced = not given.names.keys() <= set(map(id, now.values()))
             taken = set(given.names.values()) if is_replaced else set()

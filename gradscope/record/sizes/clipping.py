@@ -12,7 +12,7 @@ import torch
 from torch.nn.utils import clip_grad
 
 from gradscope.facts import LateClip
-from gradscope.record.optimizers import Work, parameters_of
+from gradscope.record.optimizers import Work, held_by, parameters_of
 from gradscope.record.sites import Site, note_site, place_of
 from gradscope.record.stand_ins import stand_in
 from gradscope.record.tracing import computes_values
@@ -136,7 +136,7 @@ class Clipping:
 
     def _settle_early(self, optimizer: Any, updated: set[int]) -> None:
         """What was clipped before backward was updated as backward left it."""
-        held = set(map(id, parameters_of(optimizer)))
+        held = held_by(optimizer)
         for key, (parameters, clip) in list(self._early.items()):
             if parameters & held:
                 del self._early[key]

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import torch
-from torch.multiprocessing.reductions import StorageWeakRef
 
 from gradscope.facts import Leaf
+from gradscope.record.events.provenance import Memories
 from gradscope.record.finite import dtype_of, elements, shard_of
 from gradscope.record.names import Names
 from gradscope.record.passes import Graded
@@ -42,7 +42,6 @@ class Watched:
 class Replacement(NamedTuple):
     """`name` is that of the leaf whose values went in, `user` where the new ones were computed."""
 
-    storage: StorageWeakRef
     name: str
     user: Site
 
@@ -76,7 +75,7 @@ class Leaves:
         # w.data - lr * w.grad`, or `w = (w - lr * grad).detach().requires_grad_()`. By its memory,
         # which no other tensor can get while we refer to it; the memory itself is let go with the
         # program's last tensor in it.
-        self._results: dict[int, Replacement] = {}
+        self._results: Memories[Replacement] = Memories()
         self.successions: dict[str, Succession] = {}
 
     def stored_with(self, tensor: Any) -> torch.Tensor | None:
@@ -93,24 +92,21 @@ class Leaves:
         before = self._result(operand) if leaf is None else None
         name = self.names.get(id(leaf)) if leaf is not None else before.name if before else None
         if name is not None and operand.shape == result.shape and has_memory(result):
-            storage = StorageWeakRef(result.untyped_storage())
-            self._results[storage.cdata] = Replacement(storage, name, site())
+            self._results.put(result, Replacement(name, site()))
 
     @property
     def have_results(self) -> bool:
-        return bool(self._results)
+        return len(self._results) > 0
 
     def _result(self, tensor: Any) -> Replacement | None:
-        if not self._results or not has_memory(tensor):
-            return None
-        return self._results.get(tensor.untyped_storage()._cdata)
+        return self._results.of(tensor) if self.have_results and has_memory(tensor) else None
 
     def replacements(
         self, more: Iterable[torch.Tensor]
     ) -> Iterator[tuple[torch.Tensor, Replacement]]:
         """What took the place of a leaf's values, or of the leaf, since it was last met: of those
         that are known, and of `more`."""
-        for leaf in (*self.alive(), *more) if self._results else ():
+        for leaf in (*self.alive(), *more) if self.have_results else ():
             found = self._result(leaf)
             if found is not None and self._places.get(leaf.data_ptr()) != found.name:
                 yield leaf, found
@@ -141,9 +137,7 @@ class Leaves:
 
     def forget_results(self) -> None:
         """Of what is gone without having replaced a leaf: a penalty computes `w - w0` each step."""
-        if self._results:
-            alive = (pair for pair in self._results.items() if not pair[1].storage.expired())
-            self._results = dict(alive)
+        self._results.forget_dead()
 
     def alive(self) -> list[torch.Tensor]:
         found = (watched.ref() for watched in self.watched.values())

@@ -1,7 +1,7 @@
 """At how many elements, and by how much, the slope of one op stands out from the others."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,8 +11,10 @@ from gradscope.facts import Operand, Steep
 from gradscope.ops import lookup
 from gradscope.ops.display import node_stem
 from gradscope.ops.reach import Singularity, reach, singularity
-from gradscope.record.census import census, unravel
+from gradscope.record.census import census, first_of, unravel
+from gradscope.record.events.measure import saved_by
 from gradscope.record.finite import dtype_of, norm_of, plain
+from gradscope.record.oprun import NodeOps
 
 LOOKED_AT = 64.0  # times the norm that came into a node, from where on each element is
 _ELEMENTS = 2**22  # of a gradient that is looked at element by element
@@ -63,9 +65,8 @@ def steepest(
     if found is None:
         return None
     mask, others = found
-    first = int(mask.reshape(-1).to(torch.uint8).argmax().item())
-    index = unravel(first, tuple(mask.shape))
-    saved = dict(_saved(node))
+    index = unravel(first_of(mask), tuple(mask.shape))
+    saved = _saved(node)
     sizes = (float(one.abs().max()) for one in saved.values() if one.numel())
     place, factor = _nearest(node, edge, saved, mask, index), None
     if place is None:
@@ -105,16 +106,11 @@ def _standing_out(slopes: torch.Tensor) -> tuple[torch.Tensor, float | None] | N
     return mask, float(slopes[alive & ~mask].max())
 
 
-def _saved(node: Any) -> Iterator[tuple[str, torch.Tensor]]:
-    for name in dir(node):
-        if name.startswith(_PREFIX):
-            try:
-                value = getattr(node, name)
-            except RuntimeError:  # freed already, or its hook gives it once alone
-                continue
-            values = plain(value) if isinstance(value, torch.Tensor) else None
-            if values is not None:
-                yield name.removeprefix(_PREFIX), values
+def _saved(node: Any) -> dict[str, torch.Tensor]:
+    found = {
+        role: plain(one) for role, one in saved_by(node, NodeOps()) if isinstance(one, torch.Tensor)
+    }
+    return {role: values for role, values in found.items() if values is not None}
 
 
 def _nearest(
@@ -164,7 +160,7 @@ def _of_factor(node: Any, edge: int) -> tuple[dict[str, Any] | None, int | None]
         for _ in range(_VIEWS):
             if below is None or at == edge or len(below.next_functions) != 1:
                 break
-            saved = dict(_saved(below))
+            saved = _saved(below)
             point = singularity(node_stem(below.name()).lower())
             found = _values_of(node_stem(below.name()).lower(), point, saved) if point else None
             if point is not None and found is not None:
@@ -172,8 +168,7 @@ def _of_factor(node: Any, edge: int) -> tuple[dict[str, Any] | None, int | None]
                 distances = torch.stack([(of(values) - one).abs() for one in point.points]).amin(0)
                 apart = _standing_out(1 / distances)
                 mask = apart[0] if apart is not None else torch.ones_like(distances).bool()
-                first = int(mask.reshape(-1).to(torch.uint8).argmax().item())
-                index = unravel(first, tuple(mask.shape))
+                index = unravel(first_of(mask), tuple(mask.shape))
                 place = _nearest(below, 0, saved, mask, index)
                 is_near = place is not None and place["in_reach"]
                 return (place, below._sequence_nr()) if is_near else (None, None)
