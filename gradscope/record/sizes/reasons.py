@@ -17,6 +17,7 @@ from gradscope.record.sizes.crossings import Crossing, Crossings
 from gradscope.record.sizes.flow import Cut, Flow
 
 _FLUSHED = 2.0**-10  # norm of a gradient that a slope below 1 may bring under float16's smallest
+_BEYOND_SCALING = 2.0**-48  # rounding in float64, which no loss scale makes a signal
 _REASONS = (
     (NoGradient.DEAD_RELU, Trait.RECTIFIES),
     (NoGradient.ZERO_OP, Trait.STEPS),
@@ -202,6 +203,6 @@ def _zero_reason(crossing: Crossing, edge: int) -> NoGradient:
     if crossing.takes_nearest:
         named = NoGradient.NEAREST
     is_half = edge < len(crossing.half) and crossing.half[edge]
-    if is_half and (crossing.out or 0.0) < _FLUSHED:
+    if is_half and _BEYOND_SCALING < (crossing.out or 0.0) < _FLUSHED:
         return NoGradient.UNDERFLOW
     return named or NoGradient.UNKNOWN
