@@ -172,7 +172,7 @@ def _one_a_place(roots: Iterable[Root], trace: Trace) -> Iterator[Root]:
 
 
 def _same_span(one: Location, other: Location | None) -> bool:
-    """The same text, in whichever module it ran."""
+    """Whether two locations are the same span, in whichever module it ran."""
     return other is not None and replace(one, module=other.module) == other
 
 

@@ -30,7 +30,7 @@ Run = Callable[[Mapping[str, str], range | None, float | None], Trace]  # patche
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """One fix that went into the text, and the finding that asked for it."""
+    """A fix that was applied, and the finding that it is for."""
 
     round: int
     finding: Finding

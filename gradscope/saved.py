@@ -31,7 +31,7 @@ _HELP = "gradscope trace --save FILE writes one"
 
 
 class Unfit(Exception):
-    """What is read is no trace of this version."""
+    """The text is not a saved trace of this version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ def written(trace: Trace) -> str:
 
 
 def read(text: str, moved: Mapping[str, str] = MappingProxyType({})) -> Saved:
-    """What `written` wrote. Raises Unfit."""
+    """The trace that `written` wrote. Raises Unfit."""
     try:
         document = json.loads(text)
     except json.JSONDecodeError as error:
@@ -222,7 +222,7 @@ def _is_text_by_text(value: object) -> bool:
 
 
 def _digest(name: str) -> str | None:
-    """Of a file's bytes; None where there is none."""
+    """The SHA-256 of a file; None where it cannot be read."""
     try:
         return hashlib.sha256(Path(name).read_bytes()).hexdigest()
     except (OSError, ValueError):

@@ -131,7 +131,7 @@ def _refuse_changed(one: Content, file: Path) -> None:
 
 @contextmanager
 def errors_about(name: str) -> Iterator[None]:
-    """What the system refuses is a GradscopeError that names the file."""
+    """Turns an OSError inside into a GradscopeError that names the file."""
     try:
         yield
     except OSError as error:
@@ -168,7 +168,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 def umask() -> int:
-    """What the permissions of new files lack."""
+    """The process's umask: the permission bits that new files do not get."""
     mask = os.umask(0)
     os.umask(mask)
     return mask

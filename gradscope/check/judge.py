@@ -58,7 +58,7 @@ def judge(case: Case) -> Report:
 
 
 def _traced(target: Target, config: Config, case: Case) -> Report:
-    """The same on all ranks, where there are several."""
+    """Trace the target; where there are several ranks, all return the same report."""
     ranks = Ranks.of_case(case.shown)
     try:
         report = pipeline.trace(

@@ -39,7 +39,7 @@ def crossed(trace: Trace, thresholds: Thresholds) -> Iterator[Finding]:
 
 
 def _limits(trace: Trace, given: Thresholds) -> Iterator[_Limit]:
-    """Those that are set. What is not finite is the business of the other rules."""
+    """The thresholds that are set, with the finite values; other rules report the rest."""
     totals = enumerate(trace.magnitudes.totals())
     norms = [(step, norm) for step, norm in totals if math.isfinite(norm)]
     losses = [

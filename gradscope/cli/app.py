@@ -64,7 +64,7 @@ if TYPE_CHECKING:
 
 
 def ranks_of() -> Ranks | None:
-    """Those that this process is one of; None where it is alone."""
+    """The ranks of the program, where torchrun has started it; None in a single process."""
     if "TORCHELASTIC_USE_AGENT_STORE" not in os.environ:
         return None
     from gradscope.programs.ranks import Ranks

@@ -51,5 +51,5 @@ def _row(head: str, text: str) -> None:
 
 
 def _columns() -> int | None:
-    """Those of the terminal; None where it is none."""
+    """The width of the terminal; None where stdout is not one."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None

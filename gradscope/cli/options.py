@@ -1,7 +1,7 @@
 """The options that several commands have, each with its one text, and what was said with them.
 
-None: not said. A parameter called as a field of `Config` sets that field: commands do not name it
-again, but ask for `settings`, `configured` or `chosen`.
+A value of None means that the option was not given. An option named like a field of `Config` sets
+that field: commands do not list them again, but ask for `settings`, `configured` or `chosen`.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def settings(context: typer.Context) -> dict[str, Any]:
 
 
 def inputs(context: typer.Context) -> tuple[Input, ...]:
-    """Those of --input. Raises GradscopeError for what is not NAME=EXPR."""
+    """The inputs that --input gives. Raises GradscopeError for a text that is not NAME=EXPR."""
     found = []
     for text in context.params["input"] or ():
         name, equals, expression = text.partition("=")

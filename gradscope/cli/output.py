@@ -33,7 +33,7 @@ def check_report_place(format: str, file: Path | None, asked_by: str = "--output
 
 
 def fitting(file: Path | None) -> Options:
-    """What suits a file, or else stdout."""
+    """The rendering options for a file, or for stdout without one."""
     from gradscope.report import Options
 
     return Options(width=100) if file is not None else Options.fitting(sys.stdout)
@@ -47,7 +47,7 @@ def rendered(
     quiet: bool = False,
     texts: Texts | None = None,
 ) -> str:
-    """As `format` has it. `texts` are as in `source.read`."""
+    """The report in a format. `texts` are as in `source.read`."""
     from gradscope.facts import Report
     from gradscope.report import by_name
     from gradscope.source import lines
@@ -61,7 +61,7 @@ def rendered(
 
 
 def page_of(code: str) -> RulePage | None:
-    """What is documented of the rule of that code."""
+    """The documentation of a rule, by its code; None for an unknown one."""
     from gradscope.report.rendering import RulePage
     from gradscope.rules import RULES, pages
 

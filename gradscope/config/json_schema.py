@@ -47,7 +47,7 @@ _TAKEN[keys.thresholds] = _object(_described(keys.THRESHOLDS))
 
 
 def schema() -> Schema:
-    """That of a whole file."""
+    """The schema of a whole configuration file."""
     top, defaults = _described(keys.KEYS), Config()
     for key, one in top.items():
         if isinstance(value := getattr(defaults, key.replace("-", "_")), bool | int | float | str):

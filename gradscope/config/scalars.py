@@ -80,7 +80,7 @@ def positive(value: object) -> float:
 
 
 def entries(value: object, keys: Mapping[str, Key], what: str) -> dict[str, Any]:
-    """What the keys of a mapping hold. `what` says what it should be."""
+    """The values of a mapping, read by its keys. `what` describes the mapping in an error."""
     if not isinstance(value, dict):
         raise WrongValue(f"must be {what}, got {says(value)}")
     found = {}
@@ -99,5 +99,5 @@ def is_number(value: object) -> TypeGuard[int | float]:
 
 
 def words(given: str | Iterable[str] | None) -> tuple[str, ...] | None:
-    """One word stands for a list of one."""
+    """A tuple of words; a single word becomes a tuple of one, None stays None."""
     return (given,) if isinstance(given, str) else None if given is None else tuple(given)

@@ -42,7 +42,7 @@ class Session(Watch):
         self.is_over = False
 
     def step(self, call: Callable[[], object] | None) -> None:
-        """One begins; `call` does again what it does, None where nothing can."""
+        """A step begins. `call` repeats it; None where it cannot be repeated."""
         if call is not None:
             self._in_place.begin(call)
 
@@ -70,7 +70,7 @@ class Session(Watch):
         return self.report().has(Severity.ERROR)
 
     def _start_again(self) -> None:
-        """In a copy, which has the gradients of the step that it repeats."""
+        """Called in the copy of the process: clears the gradients of the step that it repeats."""
         self.is_over = True
         self._observation.__exit__(None, None, None)
         self._replayed = Report(self._name, Trace(self._name))  # none of a copy's own

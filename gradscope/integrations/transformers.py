@@ -72,7 +72,7 @@ def _calling(callback: object) -> Any:
 
 
 def _loggers(trainer: Any) -> Iterator[object]:
-    """Those that the trainer's own callbacks have opened."""
+    """The loggers that the trainer's own callbacks have opened."""
     for one in trainer.callback_handler.callbacks if trainer is not None else ():
         for held in ("tb_writer", "_wandb", "_ml_flow"):
             if (logger := getattr(one, held, None)) is not None:

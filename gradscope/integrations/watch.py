@@ -185,7 +185,7 @@ class Watch:
         self._again.begin(call, cell)
 
     def _begin_again(self) -> None:
-        """In a copy, which has the gradients of the first time."""
+        """Called in the copy of the process: clears the gradients of the first run of the block."""
         assert self._observation.ops is not None
         for leaf in self._observation.ops.watching.leaves():
             leaf.grad = None
@@ -219,7 +219,7 @@ class Watch:
 
     @property
     def rank(self) -> int:
-        """That of this process, among those that watch the block as well."""
+        """The rank of this process among those that watch the same block."""
         return self._shared.board.rank if self._shared is not None else 0
 
     def _once_more(self, report: Report) -> Report:

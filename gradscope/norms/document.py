@@ -47,7 +47,7 @@ def document(report: NormReport) -> dict[str, Any]:
 
 
 def _parameter(row: Row, share: float | None) -> Record:
-    """Of the step that is shown."""
+    """One parameter, at the step that is shown."""
     rest = "max_abs zeros bad update clipped values clipped_values"
     return {**named(row, "name shape dtype numel norm"), "share": share, **named(row, rest)}
 
@@ -58,7 +58,7 @@ def _bound(bound: Bound) -> Record:
 
 
 def _layer(layer: LayerSize) -> Record:
-    """In the order of the forward pass."""
+    """One layer; they come in the order of the forward pass."""
     return {
         **named(layer, "layer in_module op"),
         "numel": layer.activation.numel,

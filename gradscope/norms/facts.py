@@ -132,7 +132,7 @@ class NormReport:
 
     @property
     def sizes(self) -> Magnitudes:
-        """What the run told of its gradients as every run does."""
+        """The sizes that every run records, measured or not."""
         return self.judged.trace.magnitudes
 
     def share(self, row: Row) -> float | None:

@@ -75,10 +75,10 @@ class Measure:
         self._before = {}
 
     def note_clip(self, bound: float, total: Tensor | None) -> None:
-        """What the program clips by itself is not asked here."""
+        """The program's own clipping: nothing is measured about it here."""
 
     def forget(self) -> None:
-        """What was measured so far was not training."""
+        """Discard what was measured so far: it was not training."""
         self._steps, self._totals, self._exact, self._rows = [], [], [], []
         self._before, self._moved, self._parts = {}, {}, []
 

@@ -61,5 +61,5 @@ def _heat_map(report: NormReport) -> Iterator[str]:
 
 
 def _scrolling(inner: str) -> str:
-    """What is wider than a small screen scrolls on its own."""
+    """Around an element that may be wider than a small screen: it scrolls by itself."""
     return f'<div class="scroll">{inner}</div>'

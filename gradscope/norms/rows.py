@@ -56,7 +56,7 @@ def _joined(name: str, group: Sequence[Row], norm_type: float) -> Row:
 
 
 def _together(rows: Sequence[Row], p: float) -> dict[str, Any]:
-    """What several say of the elements that they hold."""
+    """The measurements of several rows as those of one."""
     return {
         "norm": p_norm((row.norm for row in rows), p),
         "max_abs": max(row.max_abs for row in rows),
@@ -66,7 +66,7 @@ def _together(rows: Sequence[Row], p: float) -> dict[str, Any]:
 
 
 def _most(group: Sequence[Row]) -> tuple[float, float] | None:
-    """Of what was moved that which was moved most, for its size."""
+    """The largest relative update of the group."""
     moved = [(row.update, row.moved) for row in group if row.update is not None]
     return max(moved, key=lambda one: one[0])[1] if moved else None
 

@@ -121,17 +121,17 @@ class Effects:
 
     @property
     def descriptors(self) -> tuple[int, ...]:
-        """That are open to what the program has forked."""
+        """The file descriptors that are shared with processes which the program has forked."""
         return self._forks.pipe or ()
 
     def begin_again(self, stop: Callable[[Effect], None]) -> None:
-        """In a copy of the process, which repeats what comes from here on."""
+        """Called in a copy of the process, which repeats the program from here on."""
         self._found.clear()
         self._forks.forget()
         self._stop = stop
 
     def found(self) -> tuple[Effect, ...]:
-        """In the order in which they came; those of forked processes last."""
+        """All effects in the order in which they came; those of forked processes last."""
         for effect in self._forks.told():
             self._found.setdefault((effect.kind, effect.what), effect)
         return tuple(self._found.values())
@@ -290,7 +290,7 @@ class _Forks:
         self._is_fork = True
 
     def forget(self) -> None:
-        """Those of before: what they tell is for another process."""
+        """Called in a copy: forked processes of before report to the original."""
         self.pipe = None
 
     def tell(self, effect: Effect) -> None:

@@ -79,7 +79,7 @@ class Board:
         return bool(self._ask(lambda: self._store.check([key])))
 
     def read(self, key: str, of: int, until: float = float("inf")) -> Any:
-        """What a rank has posted, or will; None once it is gone, or it is that late."""
+        """What a rank has posted, waiting for it; None once the rank is gone, or after `until`."""
         while not self.has(key):
             is_late = self._lost or time.monotonic() >= until or self._is_gone(of)
             if is_late and not self.has(key):  # it may be its last word

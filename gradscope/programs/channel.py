@@ -72,8 +72,8 @@ class OwnModules:
 
 
 class Channel:
-    """Only the process that made it speaks: workers stay silent. A run that is `repeated` ends with
-    its last word: what the program does while it is unwound, it has done once."""
+    """Only the process that made it sends messages; processes forked from it do not. A `repeated`
+    run ends with its last message: what the program does while it unwinds, the first run did."""
 
     def __init__(self, connection: Connection, *, repeated: bool = False) -> None:
         self.modules = OwnModules()
@@ -86,7 +86,7 @@ class Channel:
         self._closed = False
 
     def repeat(self, connection: Connection) -> None:
-        """In a copy of the process, which repeats what comes from here on."""
+        """Called in a copy of the process, which repeats the program from here on."""
         self._begin(connection, repeated=True)
 
     @property

@@ -58,8 +58,8 @@ class Job:
 
 
 class Messenger:
-    """Sees the program run, and tells of it: progress, the facts so far, the last word. In a copy
-    of the program it answers what a snapshot was asked."""
+    """Observes the program and sends messages: progress, the facts so far, the final trace. In a
+    copy of the program it answers the question that a snapshot was asked."""
 
     def __init__(self, job: Job, channel: Channel, snapshots: Snapshots | None) -> None:
         self.observation = self._observation(job)
@@ -144,7 +144,7 @@ class Messenger:
             return False
 
     def _answer(self, woken: Woken, given: Collection[Identity], observation: Observation) -> None:
-        """In a copy: go on as a repeated run, as it was asked."""
+        """Called in a copy of the process: go on as a repeated run, as the question says."""
         self._channel.repeat(Connection(woken.carried.messages, readable=False))
         try:
             faulthandler.enable(woken.carried.deaths, all_threads=False)
@@ -206,7 +206,7 @@ class Messenger:
         leave(0)
 
     def end(self, ending: Ending) -> None:
-        """The last word, unless it was said before."""
+        """Send the final trace, unless it was sent before."""
         if self._channel.is_open:
             streams.flush()
             self._close(self._trace(ending))
@@ -326,7 +326,7 @@ def _tell_of_sudden_exits(messenger: Messenger) -> None:
 def _prepare(
     target: Target, conditions: Conditions, patches: Mapping[str, str]
 ) -> tuple[Run, dict[str, Any]]:
-    """What runs the target, and the inputs that it was given by name."""
+    """A function that runs the target, and the inputs that it is given, by name."""
     match target:
         case Script():
             return (lambda _: run_script(target, patches)), {}

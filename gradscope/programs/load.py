@@ -58,7 +58,7 @@ def _root(script: Script, path: str) -> str:
 
 
 def _put_into_package(main: ModuleType, module: str, path: str) -> None:
-    """What relative imports go by, and the workers that multiprocessing spawns."""
+    """Give the main module the package and spec that relative imports and spawned workers need."""
     is_package = os.path.basename(path) == "__main__.py" and not module.endswith("__main__")
     name = f"{module}.__main__" if is_package else module
     main.__spec__ = importlib.util.spec_from_file_location(name, path)

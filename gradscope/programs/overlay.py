@@ -51,7 +51,7 @@ class Overlay:
         shutil.copytree(remembered, self.upper, symlinks=True, dirs_exist_ok=True)
 
     def copy_of(self, path: str) -> str:
-        """What lies in the folder itself (temporary files) is its own copy."""
+        """Where the copy of a path lies; a temporary file in the overlay is its own copy."""
         return path if self.is_ours(path) else self.upper + path
 
     def shown(self, real: str) -> str:
@@ -73,7 +73,7 @@ class Overlay:
         return copy if os.path.lexists(copy) or self.is_gone(path) else path
 
     def enter(self, path: str) -> str:
-        """Of a folder, where to go: where it is, unless this run alone has it."""
+        """Where to change directory to: the folder on the disk, unless only this run has it."""
         return path if os.path.isdir(path) and not self.is_gone(path) else self.read(path)
 
     def write(self, path: str, *, anew: bool = False) -> str:
@@ -97,7 +97,7 @@ class Overlay:
         return copy
 
     def _make_parent(self, path: str) -> None:
-        """As an open does where the folder is missing: FileNotFoundError."""
+        """Make the copy of its folder. Raises FileNotFoundError where there is no such folder."""
         parent = os.path.dirname(path)
         real = self.read(parent)
         if not stat.S_ISDIR(os.stat(real).st_mode):
@@ -173,7 +173,7 @@ class Overlay:
         return copy
 
     def names(self, path: str) -> list[str]:
-        """What a folder holds."""
+        """The names in a folder."""
         copy = self.copy_of(path)
         made = os.listdir(copy) if os.path.lexists(copy) else None
         if self.is_gone(path):

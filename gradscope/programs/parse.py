@@ -143,7 +143,7 @@ def _script(path: Path, text: str, arguments: tuple[str, ...], inputs: tuple[Inp
 
 
 def _refuse(what: str, given: tuple[object, ...], text: str) -> None:
-    """What a target of this sort cannot take is said, not ignored."""
+    """Raises GradscopeError for arguments or inputs that this sort of target cannot take."""
     explicit = [value for value in given if not (isinstance(value, Input) and value.optional)]
     if explicit and what == "inputs":
         raise GradscopeError(

@@ -36,7 +36,7 @@ class Child(Protocol):
         """The exit code, or minus the signal that killed it; None while it runs."""
 
     def interrupt(self) -> None:
-        """What Ctrl-C does."""
+        """As Ctrl-C does."""
 
     def pass_on(self, number: int) -> None:
         """A signal to the program itself, and not to what it started."""
@@ -68,7 +68,7 @@ def preload(modules: tuple[str, ...]) -> None:
 
 
 def wanted() -> tuple[str, ...]:
-    """What runs so far had to import for themselves."""
+    """The modules that earlier runs had to import themselves."""
     return tuple(sorted(_wanted))
 
 

@@ -61,14 +61,14 @@ class Ranks:
 
     @classmethod
     def found(cls) -> Ranks | None:
-        """As `Board.found`; the same whenever it is asked for."""
+        """The ranks of the program, made once; None as for `Board.found`."""
         if cls._known is None and (board := Board.found()) is not None:
             cls._known = cls(board)
         return cls._known
 
     @classmethod
     def of_case(cls, name: str) -> Ranks | None:
-        """Those of one of many programs, which this process alone runs."""
+        """The ranks of one of several programs that are checked side by side."""
         board = Board.found(name)
         return None if board is None else cls(board, apart=True)
 
@@ -141,7 +141,7 @@ class Ranks:
         return now >= self._seen_over
 
     def share(self, trace: Trace, *, interrupted: bool = False) -> Share:
-        """What the others have to know of a run of this rank."""
+        """What the other ranks need to know about a run of this one."""
         return replace(
             shared_of(self.rank, trace),
             order=self._place,
@@ -185,7 +185,7 @@ class Ranks:
         self._board.post(f"order/{self._order}", what)
 
     def answers(self, patience: float) -> tuple[Share, ...]:
-        """What came of the last order, of those ranks that have answered in time."""
+        """The answers to the last order, from the ranks that answered in time."""
         until = time.monotonic() + patience
         key = f"answer/{self._order}"
         found = (self._board.read(f"{key}/{rank}", rank, until) for rank in self._board.others)
@@ -227,7 +227,7 @@ class Ranks:
         self._board.leave(_FAREWELL)
 
     def _meet(self, fact: Any) -> dict[int, Any]:
-        """What each rank brings to this meeting."""
+        """Exchange one value between all ranks."""
         self._meetings += 1
         return self._board.exchanged(f"meeting/{self._meetings}", fact)
 
@@ -238,7 +238,7 @@ class _Over:
 
 
 def shared_of(rank: int, trace: Trace) -> Share:
-    """What a run itself tells of a rank."""
+    """The share of a rank, from its own run alone."""
     ending = trace.ending
     return Share(
         rank,

@@ -293,7 +293,7 @@ class _Entry:
 
 
 class _Entries:
-    """What `os.scandir` gives of a folder that the disk does not hold all of."""
+    """Stands in for the result of `os.scandir` where part of a folder lies in the overlay."""
 
     def __init__(self, folder: Any, names: list[str]) -> None:
         told = map(os.fsencode, names) if isinstance(folder, bytes) else names
@@ -316,7 +316,7 @@ class _Entries:
 
 
 def _unless_aside(original: _Any, instead: _Any) -> _Any:
-    """What the program gets of `instead`, and whoever is aside of the original."""
+    """Calls `instead` for the program, and the original for our own code."""
 
     @wraps(original)
     def call(*args: Any, **kwargs: Any) -> Any:

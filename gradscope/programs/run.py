@@ -72,7 +72,7 @@ def run(
     silent = silent or repeat is not None
     raise_from_now_on()
     claim(files_of(target))
-    with _notebook() as deaths, scratch_folder(repeat) as scratch:
+    with _faulthandler_file() as deaths, scratch_folder(repeat) as scratch:
         job = Job(
             target=target,
             options=options,
@@ -116,9 +116,8 @@ def run(
     return trace
 
 
-def _notebook() -> IO[str]:
-    """For faulthandler, which wants a file: in memory where there is such a thing, for the disk may
-    be full."""
+def _faulthandler_file() -> IO[str]:
+    """An empty file for faulthandler; on Linux in memory, since the disk may be full."""
     if sys.platform == "linux":
         return open(os.memfd_create("deaths"), "w+", encoding="utf-8", errors="replace")
     return tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")
@@ -187,7 +186,7 @@ class Kept:
         held = self._further or self._first
         assert held is not None and held.child.control is not None
         interrupts: list[float] = []
-        with _notebook() as deaths, ExitStack() as stack:
+        with _faulthandler_file() as deaths, ExitStack() as stack:
             scratch = stack.enter_context(scratch_folder(repeat))
             question = Question(options, repeat, scratch, dict(patches or {}), setup, ahead)
             with heard([signal.SIGINT], lambda _: interrupts.append(time.monotonic())):

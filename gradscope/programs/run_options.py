@@ -136,7 +136,7 @@ class RunOptions:
     def configured(
         cls, config: Config, *, precision: str | None = None, stdout_to_stderr: bool = False
     ) -> RunOptions:
-        """As a configuration has it. `precision` is as in `Conditions`."""
+        """The options that a configuration gives. `precision` is as in `Conditions`."""
         return cls(
             steps=config.steps,
             full_from=0 if config.every_step else None,

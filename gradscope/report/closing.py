@@ -58,7 +58,7 @@ def ending(report: Report) -> str:
 
 
 def ending_in_short(report: Report) -> str:
-    """The same for the closing line, above which the rest has been told."""
+    """The same in short, for the closing line."""
     end = report.trace.ending
     words = _ENDINGS.get(end.kind, "")
     if end.kind == "raised":
@@ -165,7 +165,7 @@ def tally(report: Report) -> str:
 
 
 def counts(report: Report) -> str:
-    """What was found, and what it took."""
+    """The tally of findings, and the effort of the run."""
     return "; ".join(filter(None, (tally(report), effort(report))))
 
 

@@ -223,7 +223,7 @@ def _underlined(one: Underline, gutter: int, room: int) -> Iterator[Line]:
 def _without_source(
     here: Sequence[Mark], culprit: bool, gutter: int, options: Options
 ) -> Iterator[Line]:
-    """What the labels would have said, where the code cannot be shown."""
+    """The labels as lines of their own, where the source cannot be shown."""
     lead = (Segment(" " * gutter + " = ", "gutter"),)
     for mark in here:
         words = sentence(mark.label, options.encoding)

@@ -84,7 +84,7 @@ def document(report: Report) -> dict[str, Any]:
 
 
 def _document(report: Report) -> dict[str, Any]:
-    """The same with the facts' own types: numbers may be infinite, words enums."""
+    """The same before `plain`: numbers may be infinite, words may be enums."""
     trace = report.trace
     values = {
         "schema": SCHEMA,
@@ -114,7 +114,7 @@ def _document(report: Report) -> dict[str, Any]:
 
 
 def named(value: object, names: str) -> dict[str, Any]:
-    """Those attributes, which the document calls by the same names."""
+    """The attributes of an object that have the same names in the document."""
     return {name: getattr(value, name) for name in names.split()}
 
 

@@ -57,7 +57,7 @@ class Table(NamedTuple):
 
 
 class Section(NamedTuple):
-    """One finding."""
+    """The part of a page about one finding."""
 
     severity: str
     anchor: str

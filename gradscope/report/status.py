@@ -13,7 +13,7 @@ EVERY = 0.5  # seconds
 
 
 class Doing(Enum):
-    """What takes time."""
+    """The stages of a command that take time."""
 
     LOADING = auto()
     RUNNING = auto()

@@ -135,7 +135,7 @@ def _is_truth(source: Source, node: ast.expr) -> bool:
 
 
 def _given(source: Source, node: ast.expr) -> ast.expr:
-    """What a name stands for."""
+    """The expression that a name stands for, followed through other names."""
     seen: set[ast.AST] = set()
     while isinstance(node, ast.Name) and node not in seen:
         seen.add(node)  # two names may be given each other

@@ -13,7 +13,7 @@ Holder = ast.Name | ast.Attribute
 
 
 def written(source: Source, node: ast.AST | None) -> ast.expr | None:
-    """What a statement, a call or a target writes into."""
+    """The expression that a statement, a call or a target writes into."""
     if isinstance(node, ast.AugAssign):
         return node.target
     if isinstance(node, ast.Assign):

@@ -68,7 +68,7 @@ def modules_around() -> tuple[tuple[str, str], ...]:
 
 
 def _shell() -> Any:
-    """That in which cells run, or None."""
+    """The IPython shell that runs the cells, or None."""
     ipython: Any = sys.modules.get("IPython")
     return ipython.get_ipython() if ipython is not None else None
 

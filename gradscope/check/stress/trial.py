@@ -40,7 +40,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of one call: its loss, and whether every gradient was finite."""
+    """The result of one call: its loss, and whether every gradient was finite."""
 
     loss: float
     finite_grads: bool
@@ -60,7 +60,7 @@ class Trial:
         self.precision = conditions.precision
 
     def edges(self) -> Iterator[Edge]:
-        """What to try; nothing where the given inputs themselves fail."""
+        """The edge inputs to try; none where the given inputs themselves fail."""
         given, declared = self.subject.given, self.subject.declared
         if self._works(given):
             yield from edges(given, declared, self._reads(), halves=self.precision is None)
@@ -99,7 +99,7 @@ class Trial:
         return outcome is not None and abs(outcome.loss) < torch.finfo(torch.float32).max
 
     def outcome(self, values: Values) -> Outcome | None:
-        """What becomes of these values; None where the function does not take them."""
+        """The result for these values; None where the function does not accept them."""
         try:
             loss = self._loss(values, self.subject.wants_grad)
             value = loss.item()

@@ -51,7 +51,7 @@ class Tape:
                 view, self._end = view[written:], self._end + written
 
     def read(self) -> bytes:
-        """What comes next; empty at its end."""
+        """The next batch, pickled; empty at the end."""
         size = int.from_bytes(self._read(_SIZE), "little")
         return self._read(size)
 
@@ -110,7 +110,7 @@ class Batches:
         return {one.pid for iterator in self._live() for one in iterator._workers}
 
     def threads(self) -> set[int]:
-        """Those that hand the workers their work, and have none to hand out now."""
+        """The threads that feed the workers and are idle now."""
         queues = (one for iterator in self._live() for one in iterator._index_queues)
         resting = {
             one._thread.ident
@@ -212,7 +212,7 @@ class Batches:
 
 
 class _Nobody:
-    """In the place of a worker, and of the queues to it and from it."""
+    """Stands in for a worker, and for the queues to it and from it."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self.pid = os.getpid()

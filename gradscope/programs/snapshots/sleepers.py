@@ -48,7 +48,7 @@ _ROOM = 3  # times the memory of the process: two snapshots and a worker that wr
 
 @dataclass(frozen=True, slots=True)
 class Woken:
-    """In a copy that is to go on: what it is asked, and where its messages go."""
+    """In a copy that is to go on: the question, and where its messages go."""
 
     carried: Carried
     files: tuple[OpenFile, ...]
@@ -226,7 +226,7 @@ class Snapshots:
         self._pages = None
 
     def _obstacle(self) -> Hurdle | None:
-        """What of this process forbids a copy, its open files aside."""
+        """Why this process cannot be copied, apart from its open files; None where it can."""
         cuda: Any = torch.cuda
         handler = signal.getsignal(signal.SIGCHLD)
         if handler not in (signal.SIG_DFL, signal.SIG_IGN) and not self.batches.handles(handler):

@@ -137,7 +137,7 @@ class Spliced:
 
 
 def _no_trace(frame: FrameType, event: str, argument: Any) -> None:
-    """Of other functions nothing is to be told."""
+    """A trace function that ignores every event."""
 
 
 class _Comparison:
@@ -169,7 +169,7 @@ class _Comparison:
                 self.changes.append((old[-1], new[j - 1 : other], end))
 
     def _inside(self, old: ast.AST, new: ast.AST, behind: _Places) -> None:
-        """Of two with the same head, by which they have the same blocks."""
+        """Compare two statements with the same head, and so with the same blocks."""
         self._alike.append((old, new))
         if isinstance(old, ast.FunctionDef | ast.AsyncFunctionDef):
             return  # what is inside has code of its own

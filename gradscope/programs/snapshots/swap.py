@@ -117,7 +117,7 @@ class Swapped:
 
 
 def _functions(path: str) -> Iterator[FunctionType]:
-    """Those that a file defines, of all that this process holds."""
+    """The functions of a file that exist in this process."""
     real = lru_cache(None)(os.path.realpath)  # there are 100,000 functions in some 2,000 files
     for one in gc.get_objects():
         if type(one) is FunctionType and one.__code__.co_flags & CO_OPTIMIZED:  # no module's own
@@ -126,7 +126,7 @@ def _functions(path: str) -> Iterator[FunctionType]:
 
 
 def _running(path: str) -> Iterator[FrameType]:
-    """What that file defines, and has begun and not ended."""
+    """The frames of a file that are running now."""
     frame: FrameType | None = sys._getframe()
     while frame is not None:
         if os.path.realpath(frame.f_code.co_filename) == path:
@@ -135,7 +135,7 @@ def _running(path: str) -> Iterator[FrameType]:
 
 
 def _definition(tree: ast.Module, code: CodeType) -> ast.AST:
-    """Of a module's code the module itself."""
+    """The node that defines a piece of code; for a module's code, the module."""
     if code.co_qualname == _MODULE[0]:
         return tree
     for node in ast.walk(tree):
@@ -166,7 +166,7 @@ def _place(code: CodeType) -> tuple[str, int]:
 
 
 def _acts(code: CodeType) -> tuple[object, ...]:
-    """What a function does, wherever it stands, without the functions inside it."""
+    """The part of a code object that decides what it does, without the functions inside it."""
     constants = [None if isinstance(one, CodeType) else repr(one) for one in code.co_consts]
     return code.co_code, constants, code.co_names, code.co_varnames, code.co_exceptiontable
 

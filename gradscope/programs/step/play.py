@@ -23,7 +23,7 @@ Json = Any
 
 
 def prepare(folder: Path) -> Callable[[], None]:
-    """What runs the step of a folder. Raises GradscopeError where that is none."""
+    """A function that runs the step of a folder. Raises GradscopeError where there is none."""
     player = _Player(read(folder))
 
     def run() -> None:
@@ -140,7 +140,7 @@ class _Player:
         return result
 
     def _enter(self, state: Json) -> None:
-        """What calls depend on beside their arguments."""
+        """Set the modes that calls depend on: gradients, default dtype, autocast."""
         if state == self._state:
             return
         self._state = state

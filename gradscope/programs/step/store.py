@@ -43,7 +43,7 @@ class Stored:
 
 
 def write(tape: Tape, folder: Path, target: str) -> None:
-    """What was written down, by the process that did so. Raises OSError."""
+    """Write a tape to a folder, in the process that recorded it. Raises OSError."""
     tape.end()
     head: dict[str, Json] = {
         "schema": SCHEMA,
@@ -108,7 +108,7 @@ def _package_roots() -> list[str]:
 
 
 def head_of(folder: Path) -> dict[str, Json]:
-    """What `step.json` says. Raises GradscopeError where it is none."""
+    """The content of `step.json`. Raises GradscopeError where it cannot be read as such."""
     path = folder / CALLS
     try:
         if path.stat().st_size > _LARGEST:
@@ -237,7 +237,7 @@ def unkept_of(head: dict[str, Json]) -> tuple[NotChecked, ...]:
 
 
 def size_of(folder: Path) -> str:
-    """Of all its files: "3.2 MB"."""
+    """The size of all files in a folder: "3.2 MB"."""
     return decimal(sum(one.stat().st_size for one in folder.rglob("*") if one.is_file()))
 
 

@@ -185,7 +185,7 @@ class Scopes:
         return known[1]
 
     def finish(self, number: Callable[[torch.Tensor], int]) -> None:
-        """What the modules hold, which is complete by now."""
+        """Record what the modules hold, once the step is over."""
         told = 0
         while told < len(self.modules):  # those inside come to it
             module, at = list(self._module_ids.values())[told]

@@ -103,7 +103,7 @@ class Tape:
         )
 
     def _ops(self) -> int:
-        """That have run so far."""
+        """How many ops have run so far."""
         return self.observation.ops.mode.ops if self.observation.ops is not None else 0
 
     # What is called
@@ -204,7 +204,7 @@ class Tape:
         return self._values - 1
 
     def leaf_of(self, tensor: torch.Tensor) -> int:
-        """One that was there before, or came from what cannot be kept."""
+        """The number of a tensor that the step did not compute: it is stored with its values."""
         kind = type(tensor)
         if kind is not torch.Tensor and not kind.__module__.startswith("torch.nn."):
             raise self._leave_out("tensors of other classes", f"a {kind.__name__} is used")
@@ -250,7 +250,7 @@ class Tape:
     # Optimizers
 
     def _made(self, optimizer: Any, frame: FrameType) -> None:
-        """What was done before is no part of a step: its layers and data were made."""
+        """An optimizer was made: what ran before it only built the model and the data."""
         if self._listens():
             self._forget()
 
@@ -311,7 +311,7 @@ class Tape:
         stand_in(self._stack, owner, attribute, call)
 
     def _around_apply(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """Of a custom Function: only its results are kept."""
+        """Around the `apply` of a custom Function, of which only the results are kept."""
 
         def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
             if not self._listens():
@@ -357,7 +357,7 @@ def _outside_of(function: Any, frame: FrameType | None) -> FrameType | None:
 
 
 def _state() -> Json:
-    """What calls depend on beside their arguments."""
+    """The modes that calls depend on: gradients, inference, default dtype, autocast."""
     kinds = ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",)
     with torch._C.DisableTorchFunction():
         return {

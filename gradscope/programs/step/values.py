@@ -21,7 +21,7 @@ class Unkept(Exception):
 
 
 class Unfit(Exception):
-    """What is read is no value of a kept step."""
+    """The JSON is not a value of a saved step."""
 
 
 def written(
@@ -80,7 +80,7 @@ def _of_numpy(value: Any, tensor: Any, store: Callable[[torch.Tensor], str]) -> 
 
 
 def read(value: Json, values: Callable[[int], Any], tensors: Callable[[str], torch.Tensor]) -> Any:
-    """What `written` wrote. Raises Unfit."""
+    """The value that `written` wrote. Raises Unfit."""
 
     def again(one: Json) -> Any:
         return read(one, values, tensors)
