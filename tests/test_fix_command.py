@@ -37,11 +37,12 @@ def test_write_keeps_to_safe_fixes(gradscope, tmp_path):
     file = tmp_path / "loss.py"
     file.write_text(PROGRAM)
 
-    done = gradscope("fix", "loss.py", "--write")
+    done = gradscope("fix", "loss.py", "--write", "--diff")
 
     assert 1 == done.returncode, done.stderr
     assert "withheld: GS202" in done.stderr
-    assert "log_softmax" not in file.read_text()
+    assert "log_softmax" not in file.read_text() and "log_softmax" not in done.stdout
+    assert done.stdout.startswith("--- a/loss.py")
 
 
 def test_a_built_in_example_is_not_written_to(gradscope):

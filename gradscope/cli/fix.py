@@ -20,6 +20,9 @@ from gradscope.facts import plural
 def fix(
     context: typer.Context,
     target: options.Target = None,
+    diff: Annotated[
+        bool, typer.Option("--diff", help="Print the patch, with --write too.")
+    ] = False,
     write: Annotated[bool, typer.Option("--write", help="Write the repaired files.")] = False,
     unsafe: Annotated[
         bool,
@@ -72,7 +75,7 @@ def fix(
             raise
         for name in written:
             say(f"wrote {name}")
-    else:
+    if diff or not write:
         sys.stdout.write(done.patch)
     for line in rounds.summary(done):
         say(line)
