@@ -37,12 +37,21 @@ def test_write_keeps_to_safe_fixes(gradscope, tmp_path):
     file = tmp_path / "loss.py"
     file.write_text(PROGRAM)
 
-    done = gradscope("fix", "loss.py", "--write", "--diff")
+    done = gradscope("fix", "loss.py", "--write")
 
     assert 1 == done.returncode, done.stderr
     assert "withheld: GS202" in done.stderr
-    assert "log_softmax" not in file.read_text() and "log_softmax" not in done.stdout
-    assert done.stdout.startswith("--- a/loss.py")
+    assert "log_softmax" not in file.read_text()
+
+
+def test_what_is_written_is_printed_where_that_is_asked_for(gradscope, tmp_path):
+    file = tmp_path / "loss.py"
+    file.write_text(PROGRAM)
+
+    done = gradscope("fix", "loss.py", "--write", "--unsafe", "--diff")
+
+    assert "log_softmax" in file.read_text()
+    assert done.stdout.startswith("--- a/loss.py") and "+loss = loss - torch.log_s" in done.stdout
 
 
 def test_a_built_in_example_is_not_written_to(gradscope):
