@@ -72,7 +72,11 @@ class Absences:
             if name and is_nobodys and not (rewraps or flow.handed_out & bit):
                 self._read_at[name] = flow.first_use(bit)
             if id(leaf) in zero and crossings is not None:
-                self._zero[id(leaf)], selection = why_zero(step, position, crossings)
+                absence, selection = why_zero(step, position, crossings)
+                # A sum that has come to 0 once is alive, whatever is flat at a later step.
+                first = self._zero.get(id(leaf), absence)
+                is_sum = first.reason is NoGradient.CANCELLED
+                self._zero[id(leaf)] = first if is_sum else absence
                 self._selections[id(leaf)].add(selection)
 
     def settle(self, step: int, optimizer: Any) -> None:
