@@ -292,3 +292,24 @@ def test_the_values_of_a_maximum_keep_their_graph(tmp_path):
     script.write_text(PROGRAM.format(definition="", cut=cut), encoding="utf-8")
 
     assert diagnosed_file(script).findings == ()
+
+
+def test_a_layer_that_a_program_never_came_to_is_no_fault_of_it(tmp_path):
+    source = """\
+import torch
+
+body, head = torch.nn.Linear(3, 3), torch.nn.Linear(3, 1)
+optimizer = torch.optim.SGD([*body.parameters(), *head.parameters()], lr=0.1)
+for rows in (torch.ones(2, 3), torch.ones(2, 4)):
+    optimizer.zero_grad()
+    body(rows).square().mean().backward()
+    optimizer.step()
+head(body(torch.ones(2, 3))).mean().backward()
+"""
+    path = tmp_path / "raises.py"
+    path.write_text(source)
+
+    report = diagnosed_file(path)
+
+    assert report.trace.ending.kind == "raised"
+    assert not report.findings

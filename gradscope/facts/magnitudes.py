@@ -46,6 +46,11 @@ class Leaf:
     def known(self) -> tuple[float, ...]:
         return tuple(norm for norm in self.norms if norm is not None)
 
+    @property
+    def stays(self) -> bool:
+        """Whether most passes met the parameter that the one before had met."""
+        return len(self.known) - 1 > 2 * self.remade
+
 
 @dataclass(frozen=True, slots=True)
 class Growth:

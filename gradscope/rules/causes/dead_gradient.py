@@ -185,8 +185,9 @@ def _groups(
         check.name for check in trace.functions if check.relation.kinds == ("none",)
     ]  # by GS301
     starved = any(one.how is Loss.ELSEWHERE for one in losses(trace, magnitudes))
-    ending = trace.ending.kind
-    is_broken_off = ending in ("died", "hung") or (ending == "stopped" and bool(roots))
+    ending = trace.ending
+    is_at_fault = ending.kind == "stopped" and bool(roots)
+    is_broken_off = ending.gave_up or ending.kind == "hung" or is_at_fault
     overflown = () if roots else overflow_behind(trace)[1]  # told by GS204
     for absence in magnitudes.absences:
         call = absence.call

@@ -133,6 +133,9 @@ def is_divergence(
     """Whether losses that grew, by `limit` at least, are the fault of the steps, and not of an op
     or of the data."""
     if not roots:
+        trained = [leaf for leaf in magnitudes.leaves if leaf.trained]
+        if any(leaf.remade for leaf in trained) and not any(leaf.stays for leaf in trained):
+            return False  # no step was taken from where another one had led
         moved = _growth_of_weights(magnitudes.leaves)
         least = limit / FINITE_GROWTH if moved >= GROWN else FINITE_GROWTH * limit
         large = rise.rises >= FINITE_RISES and rise.total >= least
