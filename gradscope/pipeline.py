@@ -118,15 +118,14 @@ def replay(folder: Path, config: Config, stages: Stages, started: float) -> Repo
     report = conclude(
         kept.target.name, seen, config, told=has_hurt, mend=mend, remarks=kept.remarks
     )
-    there, wanted = {_where(one) for one in report.findings}, rule_filter(config)
+    there, wanted = {_told(one) for one in report.findings}, rule_filter(config)
     lost = tuple(
         one
         for one in diagnose(kept.told, config.thresholds)
-        if one.severity is Severity.ERROR and _where(one) not in there and wanted(one)
+        if one.severity is Severity.ERROR and _told(one) not in there and wanted(one)
     )
     remarks = (
-        f"{one.rule} {one.name}{_at(one)} is told as the program showed it; the step alone does not"
-        for one in lost
+        f"{_told(one)} is told as the program showed it; the step alone does not" for one in lost
     )
     return replace(
         report,
@@ -136,13 +135,10 @@ def replay(folder: Path, config: Config, stages: Stages, started: float) -> Repo
     )
 
 
-def _where(finding: Finding) -> tuple[str, int | None]:
-    return finding.rule, finding.location.line if finding.location else None
-
-
-def _at(finding: Finding) -> str:
-    at = finding.location
-    return f" at {at.file}:{at.line}" if at else ""
+def _told(finding: Finding) -> str:
+    """The rule, its cause and the line."""
+    at = f" at {finding.location}" if finding.location else ""
+    return f"{finding.rule} {finding.name}{at}"
 
 
 def unread(saved: Saved) -> Texts:

@@ -316,9 +316,7 @@ def _spliced(state: Repaired, path: str, edits: set[Edit]) -> str | None:
 
 
 def _place(finding: Finding) -> str:
-    location = finding.location
-    where = f"{location.file}:{location.line}" if location else "?"
-    return f"{finding.rule} {finding.name} at {where}"
+    return f"{finding.rule} {finding.name} at {finding.location or '?'}"
 
 
 def write(state: Repaired) -> tuple[str, ...]:

@@ -25,6 +25,9 @@ class Location:
     installed: bool = False
     cell: bool = False
 
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
 
 @dataclass(frozen=True, slots=True)
 class Call:

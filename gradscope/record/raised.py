@@ -66,9 +66,7 @@ class RaisedOps:
         # What asks of a matrix whether it is definite, as distributions do, raises by itself.
         doubted, place = self._doubted, ending.location
         at = doubted.call.location if doubted is not None else None
-        same = (
-            at is not None and place is not None and (at.file, at.line) == (place.file, place.line)
-        )
+        same = at is not None and str(at) == str(place)
         return doubted if same else None
 
     def note_ending(self, error: BaseException) -> None:

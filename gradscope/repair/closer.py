@@ -38,7 +38,7 @@ def _where_it_read(
     found = _in_full(again, at, again.budget.seconds, patches)
     if isinstance(found, str):
         place = read.location
-        what = f"that {place.file}:{place.line} reads" if place else f"in `{read.held_as}`"
+        what = f"that {place} reads" if place else f"in `{read.held_as}`"
         return seen, again, (NotChecked(f"where the NaN came from {what}", found),)
     reads = (*seen.nan_reads, *found.nan_reads)
     unseen = read if reads or read.location is not None else None  # what is held may be meant so

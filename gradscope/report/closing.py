@@ -265,7 +265,7 @@ def _became(share: Share) -> str:
         rule=share.rule or "an error", detail=share.detail, step=share.step
     )
     at = share.location
-    return f"{words}, at {at.file}:{at.line}" if at is not None else words
+    return f"{words}, at {at}" if at is not None else words
 
 
 def _listed(ranks: list[int]) -> str:

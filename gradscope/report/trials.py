@@ -92,7 +92,7 @@ def times(count: int) -> str:
 
 def done(effect: Effect) -> str:
     """ "connects to localhost:80 at train.py:12"."""
-    place = f" at {effect.location.file}:{effect.location.line}" if effect.location else ""
+    place = f" at {effect.location}" if effect.location else ""
     what = effect.what.removeprefix(os.getcwd() + os.sep)  # a path as a user would write it
     return f"{_DOES[effect.kind]} {what}{place}"
 

@@ -59,8 +59,7 @@ def stress(case: Case, target: Function | Parts, report: Report) -> Report:
 
 def _spot(finding: Finding) -> tuple[object, ...]:
     """Several edges that break one line in one way are one finding."""
-    at = finding.location
-    return finding.rule, (at.file, at.line) if at else None
+    return finding.rule, str(finding.location)
 
 
 def searched(target: Function | Parts, case: Case, scratch: str) -> tuple[int, list[Any], bool]:

@@ -256,4 +256,4 @@ def _layer(noted: Note, names: Names) -> str | None:
     if noted.module is not None or not noted.user:
         return names.module(noted.module)
     place = resolve(*noted.user[0])
-    return f"{place.file}:{place.line}"
+    return str(place)

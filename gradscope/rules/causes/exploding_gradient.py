@@ -199,10 +199,10 @@ def _overflows(growth: Growth, roots: tuple[Root, ...], limits: Limits) -> bool:
     return max(map(abs, bounds), default=0.0) >= SHARE_OF_NORM * growth.norms[-1]
 
 
-def _lines(call: Call) -> set[tuple[str, int]]:
+def _lines(call: Call) -> set[str]:
     """The lines that a call stands in, and those that led there from within one function."""
     places = call.frames or ((call.location,) if call.location is not None else ())
-    return {(place.file, place.line) for place in places[:2]}
+    return set(map(str, places[:2]))
 
 
 def _largest_leaf(magnitudes: Magnitudes, step: int) -> str | None:

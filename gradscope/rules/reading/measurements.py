@@ -135,7 +135,7 @@ def _operand_at_edge(event: Event) -> Call | None:
     here = event.blame.location
     if made is None or made.location is None or here is None:
         return None
-    return made if (made.location.file, made.location.line) != (here.file, here.line) else None
+    return made if str(made.location) != str(here) else None
 
 
 def term(event: Event) -> str | None:

@@ -70,7 +70,7 @@ def line(call: Call | None, near: Call) -> str:
         return ""
     if near.location is None or place.file == near.location.file:
         return f" (line {place.line})"
-    return f" ({place.file}:{place.line})"
+    return f" ({place})"
 
 
 def call(one: Call, near: Call) -> str:
