@@ -34,16 +34,28 @@ KNOWN_GAPS: dict[str, dict[str, str]] = {
 UNTRIED = {"fourth_power_of_revenue": {"fix": "a clamp, which takes the loss to 0"}}
 
 # The same of a first fix that did not survive its trial.
-REFUTED = {"polar_phase_overflows": {"fix": "the patch gives `polar` the complex dtype as modulus"}}
+_NUMBER = "the epsilon holds, and its number makes the loss: advice comes before that"
+REFUTED = {
+    "polar_phase_overflows": {"fix": "the patch gives `polar` the complex dtype as modulus"},
+    "contrastive_without_positives": {"fix": "no patch leaves the anchors without positives out"},
+    "spectrogram_decibel": {"fix": _NUMBER},
+    "distance_field_at_its_centre": {
+        "fix": "the norm is differentiated twice, and its own second derivative is NaN at 0"
+    },
+}
 
 
 # No fix that the program tells of is good: what leads is finite, and said to be no more than that.
 NOT_GOOD = frozenset((
+    "checkpointed_block_log",  # the number that it writes makes the loss
     "complex_product_overflows",  # 1e42, which float64 holds
     "crps_ensemble_of_one",  # 1e6, which was 17
+    "diffusion_last_timestep",  # the number that it writes makes the loss
     "determinant_of_large_numbers",  # 1e41, which float64 holds
+    "log_of_linear_output",  # the number that it writes makes the loss
     "noisy_or_bag",  # nothing to learn
     "normal_scale_underflows",  # 1e21
+    "squashed_action_atanh",  # the number that it writes makes the loss
     "temperature_underflow_logits",  # 1e6, which was 10
     "tiny_audio_in_half",  # half of what float64 gives
     "variance_by_two_moments",  # a hundred times what float64 gives
