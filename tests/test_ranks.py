@@ -454,9 +454,14 @@ def test_a_value_that_was_sent_is_told_where_it_was_made(name, tmp_path, monkeyp
 @pytest.mark.filterwarnings("ignore:.*fork")
 def test_each_rank_repairs_what_is_its_own(tmp_path, monkeypatch):
     text = parallel(
-        before="kept = torch.full((8,), 0.0 if step == 2 + rank else 1.0)", after="loss = {mean}"
+        before="kept = torch.full((8,), 0.0 if step == 2 + 5 * rank else 1.0)",
+        after="loss = {mean}",
+        steps=10,
     )
-    first, second = ("(kept * model(x).pow(2).mean(1)).sum() / kept.sum()", "(loss / kept).mean()")
+    first, second = (
+        "(kept * model(x).pow(2).mean(1)).sum() / kept.sum()",
+        "(loss * kept).sum() / kept.sum()",
+    )
     text = text.replace("{mean}", f"{first} if rank else loss")
     text = text.replace(
         "    optimizer.zero", f"    loss = loss if rank else {second}\n    optimizer.zero"
