@@ -1,5 +1,6 @@
 """Patches of the user's source: every spelling, exactly undoable, never of foreign files."""
 
+import ast
 import math
 import random
 import re
@@ -27,7 +28,14 @@ from gradscope.record.sites import resolve
 from gradscope.repair.patched import Patched, patched
 from gradscope.repair.write.culprit import Unpatchable, locate
 from gradscope.repair.write.propose import candidates, fixes_of
-from gradscope.repair.write.splice import edits_between, spliced, unified, without_first
+from gradscope.repair.write.splice import (
+    after,
+    before,
+    edits_between,
+    spliced,
+    unified,
+    without_first,
+)
 from gradscope.report.diffs import changes
 from gradscope.source import Source
 
@@ -261,6 +269,33 @@ STABLE = [
 )
 def test_the_second_of_two_changes_alone(first, both, second):
     assert without_first("a\nb\nc\nd\n", first, both) == second
+
+
+@pytest.mark.parametrize(
+    ("text", "above", "below"),
+    [
+        ("a()\nhere()\n", "a()\nx = 1\nhere()\n", "a()\nhere()\nx = 1\n"),
+        ("a(); here(); b()\n", "a(); x = 1; here(); b()\n", "a(); here(); x = 1; b()\n"),
+        ("if a: here()\nb()\n", "if a: x = 1; here()\nb()\n", "if a: here(); x = 1\nb()\n"),
+        ("here()  # why\n", "x = 1\nhere()  # why\n", "here()  # why\nx = 1\n"),
+        ("here(); b()  # why\n", "x = 1\nhere(); b()  # why\n", "here(); x = 1; b()  # why\n"),
+    ],
+)
+def test_a_new_statement_beside_one_that_shares_its_line(text, above, below):
+    source = Source("a.py", text)
+    calls = (one for one in ast.walk(source.tree) if isinstance(one, ast.Call))
+    place = source.nodes.statement(next(one for one in calls if source.of(one) == "here()"))
+
+    assert spliced(source, before(source, place, "x = 1")) == above
+    assert spliced(source, after(source, place, "x = 1")) == below
+
+
+def test_a_block_does_not_go_into_a_line():
+    source = Source("a.py", "a(); here()\n")
+    place = source.tree.body[1]
+
+    assert before(source, place, "if x:", "    y()") == ()
+    assert after(source, place, "if x:", "    y()") == ()
 
 
 @pytest.mark.parametrize(("written", "culprit", "op", "stable"), STABLE)

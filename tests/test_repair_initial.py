@@ -14,7 +14,13 @@ from gradscope.repair.write.initial import keeping
 from gradscope.repair.write.splice import spliced
 from gradscope.source import Source
 
-DIMENSIONS = (("weight", 2), ("kernel", 2), ("bias", 1), ("weight_scale", 1))
+DIMENSIONS = (
+    ("weight", 2, 2),
+    ("kernel", 2, 4),
+    ("bias", 1, 1),
+    ("weight_scale", 1, 1),
+    ("scale", 1, 2),
+)
 HEAD = "import torch\nimport torch.nn.functional as F\nfrom torch import nn\n"
 
 
@@ -51,6 +57,18 @@ def first_patch(
             "lin.weight.data.normal_(0, 0.01)",
             "",
             'nn.init.kaiming_normal_(lin.weight, nonlinearity="relu")',
+        ),
+        (
+            "nn.init.normal_(one.scale, 0, 0.5)",  # of a BatchNorm, too
+            "",
+            '(nn.init.kaiming_normal_(one.scale, nonlinearity="relu")'
+            " if one.scale.dim() > 1 else nn.init.normal_(one.scale, 0, 0.5))",
+        ),
+        (
+            "for p in net.parameters(): nn.init.normal_(p)",
+            "",
+            'for p in net.parameters(): (nn.init.kaiming_normal_(p, nonlinearity="relu")'
+            " if p.dim() > 1 else nn.init.normal_(p))",
         ),
         (
             "lin.kernel.data.normal_(0, 0.01)",  # whatever it is called

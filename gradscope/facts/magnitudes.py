@@ -327,13 +327,12 @@ class Magnitudes:
         return replace(self, leaves=leaves, absences=tuple(absences))
 
     @property
-    def dimensions(self) -> tuple[tuple[str, int], ...]:
-        """The most that leaves have whose names end alike: (("weight", 2), ("bias", 1))."""
-        found: dict[str, int] = {}
+    def dimensions(self) -> tuple[tuple[str, int, int], ...]:
+        """The fewest and the most that leaves have whose names end alike: ("weight", 1, 2)."""
+        found: dict[str, list[int]] = {}
         for leaf in self.leaves:
-            name = leaf.name.rpartition(".")[2]
-            found[name] = max(found.get(name, 0), len(leaf.shape))
-        return tuple(found.items())
+            found.setdefault(leaf.name.rpartition(".")[2], []).append(len(leaf.shape))
+        return tuple((name, min(seen), max(seen)) for name, seen in found.items())
 
     def totals(self) -> tuple[float, ...]:
         """The L2 norm of all gradients together, one a step."""

@@ -152,5 +152,5 @@ class KeepNorm(Request):
 
     axis: str
     nodes: tuple[str, ...] = ()
-    dimensions: tuple[tuple[str, int], ...] = ()
+    dimensions: tuple[tuple[str, int, int], ...] = ()
     fades: bool = False

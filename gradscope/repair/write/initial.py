@@ -1,7 +1,7 @@
 """Weights and activations that keep the size of what passes through them: GS401 and GS402."""
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from gradscope.facts import Edit
 from gradscope.facts import requests as ask
@@ -36,7 +36,7 @@ def keeping(culprit: Culprit, request: ask.KeepNorm) -> Iterator[Candidate]:
     if request.axis == "depth":
         is_tanh = any(node_stem(node) == "Tanh" for node in request.nodes)
         ways = [_TANH, _RELU, _ORTHOGONAL] if is_tanh else [_RELU, _ORTHOGONAL]
-    weights = list(_filled_by_hand(culprit, dict(request.dimensions)))
+    weights = list(_filled_by_hand(culprit, {name: ends for name, *ends in request.dimensions}))
     for template, title in ways:
         edits = tuple(
             edit for edit in (_filled(culprit, *one, template) for one in weights) if edit
@@ -48,27 +48,31 @@ def keeping(culprit: Culprit, request: ask.KeepNorm) -> Iterator[Candidate]:
 
 
 def _filled_by_hand(
-    culprit: Culprit, dimensions: Mapping[str, int]
-) -> Iterator[tuple[ast.expr, str]]:
-    """The expressions that fill a weight, with the text of what they fill. What is a matrix is
-    told by the parameters that were seen under the attribute's name; one that was not seen counts
-    as a weight where a function fills it that is for parameters alone."""
+    culprit: Culprit, dimensions: Mapping[str, Sequence[int]]
+) -> Iterator[tuple[ast.expr, str, bool]]:
+    """The expressions that fill a weight, with the text of what they fill, and whether that may be
+    a vector as well, as in a loop over all parameters: what is a matrix is told by the parameters
+    that were seen under the attribute's name. A method fills any tensor: one of a name that was
+    not seen is no parameter."""
     for node in culprit.source.nodes.every(ast.Call):
         dotted = culprit.names.dotted(node.func) or ""
         name = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+        filled = None
         if dotted.startswith("torch.nn.init.") and dotted.rpartition(".")[2] in _FILLERS:
-            if node.args:
-                weight = culprit.source.of(node.args[0])
-                if dimensions.get(weight.rpartition(".")[2], 2) > 1:
-                    yield node, weight
+            filled = node.args[0] if node.args else None
         elif name in _FILLERS and not dotted and isinstance(node.func, ast.Attribute):
-            weight = culprit.source.of(node.func.value).removesuffix(".data")
-            if dimensions.get(weight.rpartition(".")[2], 0) > 1:
-                yield node, weight
+            filled = node.func.value
         elif dotted in _PARAMETERS and node.args:
             drawn = _drawn(culprit, node.args[0])
             if drawn is not None:
-                yield node.args[0], drawn
+                yield node.args[0], drawn, False
+        if filled is not None:
+            weight = culprit.source.of(filled).removesuffix(".data")
+            # What a function of `nn.init` fills is a parameter; by a name of the loop's, any.
+            unseen = (1 if isinstance(filled, ast.Name) else 2, 2) if dotted else (0, 0)
+            least, most = dimensions.get(weight.rpartition(".")[2], unseen)
+            if most > 1:
+                yield node, weight, least < 2
 
 
 def _drawn(culprit: Culprit, value: ast.expr) -> str | None:
@@ -84,11 +88,16 @@ def _drawn(culprit: Culprit, value: ast.expr) -> str | None:
     return f"{empty}{', '.join(map(culprit.source.of, value.args))})"
 
 
-def _filled(culprit: Culprit, node: ast.expr, weight: str, template: str) -> Edit | None:
+def _filled(
+    culprit: Culprit, node: ast.expr, weight: str, may_be_vector: bool, template: str
+) -> Edit | None:
     init = culprit.names.spell("torch.nn.init.x")
     if init is None:
         return None
-    return culprit.replace(node, init.removesuffix("x") + template.format(weight, _TANH_GAIN))
+    text = init.removesuffix("x") + template.format(weight, _TANH_GAIN)
+    if may_be_vector:  # which has no fan, and keeps what it was filled with
+        text = f"{text} if {weight}.dim() > 1 else {culprit.source.of(node)}"
+    return culprit.replace(node, text)
 
 
 def _steeper(culprit: Culprit) -> Iterator[Candidate]:

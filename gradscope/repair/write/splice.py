@@ -2,7 +2,7 @@
 
 import ast
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import SequenceMatcher, unified_diff
 from itertools import accumulate, pairwise
 from pathlib import Path
@@ -95,28 +95,42 @@ def keyword(source: Source, call: ast.Call, name: str, value: str) -> Edit:
 
 
 def before(source: Source, place: ast.stmt | None, *lines: str) -> tuple[Edit, ...]:
-    """New lines before a statement that has its line to itself; nothing where it has not."""
+    """New lines before a statement; where it does not have its line to itself, in front of it."""
     if place is None:
         return ()
     start, indent = source.offset(place.lineno, 0), source.indent(place.lineno)
-    if source.text[start : source.extent(place)[0]].strip():
-        return ()
+    first = source.extent(place)[0]
+    if source.text[start:first].strip():
+        fits = _are_simple(place, lines)
+        return (source.edit(first, first, "".join(f"{one}; " for one in lines)),) if fits else ()
     text = "".join(f"{indent}{line}{source.newline}" for line in lines)
     return (source.edit(start, start, text),)
 
 
 def after(source: Source, place: ast.stmt | None, *lines: str) -> tuple[Edit, ...]:
-    """New lines after a statement that has its last line to itself; nothing where it has not."""
+    """New lines after a statement; where it does not have its lines to itself, behind it."""
     if place is None:
         return ()
     last = place.end_lineno or place.lineno
-    end = source.extent(place)[1]
+    first, end = source.extent(place)
     past = source.offset(last, 0) + len(source.line(last))
     rest = source.text[end:past].strip()
+    if rest[:1] == ";" or source.text[source.offset(place.lineno, 0) : first].strip():
+        fits = _are_simple(place, lines)
+        return (source.edit(end, end, "".join(f"; {one}" for one in lines)),) if fits else ()
     if rest and rest[0] != "#":
         return ()
     text = "".join(f"{source.newline}{source.indent(place.lineno)}{line}" for line in lines)
     return (source.edit(past, past, text),)
+
+
+def _are_simple(place: ast.stmt, lines: Sequence[str]) -> bool:
+    """Whether lines may stand beside a statement in its own."""
+    try:
+        made = ast.parse("; ".join(lines)).body
+    except SyntaxError:
+        return False
+    return not any(hasattr(one, "body") for one in (place, *made))
 
 
 def moved_before(source: Source, what: ast.stmt, place: ast.stmt) -> tuple[Edit, ...]:
