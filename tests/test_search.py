@@ -174,4 +174,4 @@ def test_two_thousand_names_for_one_thing_are_no_recursion(tmp_path):
 
     (served,) = repaired(Trace("t"), (finding,), None)
 
-    assert "log_softmax(x, -1)" in served.fixes[0].title
+    assert any("log_softmax(x, -1)" in fix.title for fix in served.fixes)

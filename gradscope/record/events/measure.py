@@ -25,7 +25,7 @@ _BREADTH = 60  # nodes in one ancestry, over all levels
 _OPERANDS = 12  # tensors described an event; `cat` of hundreds says nothing more with all of them
 
 _ARITHMETIC = frozenset(("self", "other", "exponent"))
-_INTEGERS = frozenset((torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64))
+_WHOLE = frozenset((torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64))
 
 
 def operand(
@@ -74,9 +74,11 @@ def _plainly(role: str, tensor: torch.Tensor, counts: Census | None) -> Operand:
 
 
 def _numbers(role: str, tensor: torch.Tensor) -> torch.Tensor | None:
-    """What to look at: floating numbers, and integers where they are operands of arithmetic."""
-    if role in _ARITHMETIC and tensor.dtype in _INTEGERS and type(tensor) is torch.Tensor:
-        return None if tensor.is_meta or tensor.layout is not torch.strided else tensor
+    """What to look at: floating numbers, and whole ones where they are operands of arithmetic."""
+    if role in _ARITHMETIC and tensor.dtype in _WHOLE and type(tensor) is torch.Tensor:
+        if tensor.is_meta or tensor.layout is not torch.strided:
+            return None
+        return tensor.to(torch.uint8) if tensor.dtype is torch.bool else tensor
     return numbers(tensor)
 
 

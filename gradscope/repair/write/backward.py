@@ -8,6 +8,7 @@ from gradscope.facts import requests as ask
 from gradscope.repair.write.culprit import ATOMS, Candidate, Culprit, Ways
 from gradscope.repair.write.reading import factor
 from gradscope.source.arguments import called
+from gradscope.source.spans import alike
 
 # What spreads one number over all elements, and what had made one number of them.
 _SPREADS = ("expand", "expand_as", "repeat", "reshape", "view")
@@ -85,13 +86,24 @@ def _method(culprit: Culprit, name: str) -> ast.FunctionDef | None:
 
 
 def _bounded(culprit: Culprit, formula: ast.expr, wrong_where: Compared) -> Iterator[Candidate]:
-    """`g * (x <= 6)` where the gradient is wrong for x > 6."""
+    """`g * (x <= 6)` where the gradient is wrong for x > 6; 0 in `g[x > 6] = ...`."""
     opposite = {">": "<=", "<": ">="}.get(wrong_where.sign)
-    if opposite is not None and wrong_where.is_name:
-        inside = f"({wrong_where.name} {opposite} {wrong_where.bound:.4g})"
-        text = f"{factor(culprit.source.of(formula))} * {inside}"
-        title = f"compute `{text}`"
-        yield Candidate(title, (_in_place_of(culprit, formula, text),))
+    if opposite is None or not wrong_where.is_name:
+        return
+    bound, made = f"{wrong_where.bound:.4g}", culprit.source.parents[formula]
+    target = made.targets[0] if isinstance(made, ast.Assign) else None
+    if isinstance(target, ast.Subscript):
+        signs = (
+            wrong_where.sign,
+            f"{wrong_where.sign}=",
+        )  # the bound itself may be right by chance
+        texts = (f"{wrong_where.name} {sign} {bound}" for sign in signs)
+        if any(alike(target.slice, ast.parse(one, mode="eval").body) for one in texts):
+            title = f"let the gradient be 0 where `{culprit.source.of(target.slice)}`"
+            yield Candidate(title, (_in_place_of(culprit, formula, "0"),))
+        return
+    text = f"{factor(culprit.source.of(formula))} * ({wrong_where.name} {opposite} {bound})"
+    yield Candidate(f"compute `{text}`", (_in_place_of(culprit, formula, text),))
 
 
 def _computed(culprit: Culprit, position: int) -> ast.expr | None:
