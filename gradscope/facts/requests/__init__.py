@@ -3,7 +3,7 @@
 Each is a class of its own. `rules/wording/proposals` says what it is called, and what it looks like
 in code; `repair/write/propose` which function writes it."""
 
-from gradscope.facts.requests.graph import *
+from gradscope.facts.requests.about_graphs import *
+from gradscope.facts.requests.about_training import *
+from gradscope.facts.requests.about_values import *
 from gradscope.facts.requests.request import *
-from gradscope.facts.requests.training import *
-from gradscope.facts.requests.values import *

@@ -27,11 +27,11 @@ from gradscope.facts import (
 )
 from gradscope.facts import requests as ask
 from gradscope.ops.traits import Trait, has
+from gradscope.rules.cutoffs import FEWEST_CLEARED, LASTING
 from gradscope.rules.reading.divergence import by_place
 from gradscope.rules.reading.lost import Loss, losses
 from gradscope.rules.reading.missing import NOT_HELD, is_dead, is_mild, overflow_behind
 from gradscope.rules.rule import Asked, Rule
-from gradscope.rules.thresholds import FEWEST_CLEARED, LASTING
 from gradscope.rules.wording import phrases
 from gradscope.rules.wording.dead_gradient_words import WORDS
 

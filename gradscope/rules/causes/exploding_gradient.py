@@ -25,6 +25,7 @@ from gradscope.facts import (
     text_of,
 )
 from gradscope.facts import requests as ask
+from gradscope.rules.cutoffs import LARGEST_SHARE, SHARE_OF_NORM
 from gradscope.rules.reading.growths import (
     clip_bound,
     explodes,
@@ -33,7 +34,6 @@ from gradscope.rules.reading.growths import (
     is_made_up_for,
 )
 from gradscope.rules.rule import Rule
-from gradscope.rules.thresholds import LARGEST_SHARE, SHARE_OF_NORM
 from gradscope.rules.wording import phrases
 
 

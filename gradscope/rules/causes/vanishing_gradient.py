@@ -19,10 +19,10 @@ from gradscope.facts import (
     plural,
 )
 from gradscope.facts import requests as ask
+from gradscope.rules.cutoffs import FADED, GONE, SHRINKS
 from gradscope.rules.reading import measurements
 from gradscope.rules.reading.growths import Faded, facts_of, faded, fades, rms, starved_leaves
 from gradscope.rules.rule import Rule
-from gradscope.rules.thresholds import FADED, GONE, SHRINKS
 from gradscope.rules.wording import phrases
 
 ADAM_EPS = 1e-8  # torch.optim.Adam's default

@@ -15,9 +15,9 @@ from gradscope.facts import (
     plural,
 )
 from gradscope.facts import requests as ask
+from gradscope.rules.cutoffs import FEWEST_TERMS
 from gradscope.rules.reading.lost import BLIND_TO_SCALE, averaged_again, backward_of, undivided
 from gradscope.rules.rule import Rule
-from gradscope.rules.thresholds import FEWEST_TERMS
 
 
 class WrongAverage(Rule):

@@ -11,8 +11,7 @@ from enum import Enum, auto
 from gradscope.facts import Leaf, Location, Magnitudes, Root, Step, Summed, Update, plural
 from gradscope.facts import requests as ask
 from gradscope.ops.traits import Trait, has
-from gradscope.rules.reading.lost import BLIND_TO_SCALE, undivided
-from gradscope.rules.thresholds import (
+from gradscope.rules.cutoffs import (
     FEWEST_STALE,
     FEWEST_TERMS,
     FINITE_GROWTH,
@@ -26,6 +25,7 @@ from gradscope.rules.thresholds import (
     USUAL_DECAY,
     USUAL_MOMENTUM,
 )
+from gradscope.rules.reading.lost import BLIND_TO_SCALE, undivided
 
 
 @dataclass(frozen=True, slots=True)

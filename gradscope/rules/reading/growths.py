@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from gradscope.facts import Flat, Growth, Leaf, Leap, Limits, Magnitudes, Steep, Step, Usage
-from gradscope.rules.thresholds import (
+from gradscope.rules.cutoffs import (
     CLIPPED,
     EARLY,
     EXPLAINED,

@@ -10,8 +10,7 @@ from itertools import pairwise
 
 from gradscope.facts import Leaf, Location, Magnitudes, NoGradient, Step, Trace, Usage
 from gradscope.facts import requests as ask
-from gradscope.rules.reading.missing import NOT_HELD
-from gradscope.rules.thresholds import (
+from gradscope.rules.cutoffs import (
     ACCUMULATES,
     BACKED_OFF,
     FEWEST,
@@ -22,6 +21,7 @@ from gradscope.rules.thresholds import (
     REGULAR,
     STILL_RISING,
 )
+from gradscope.rules.reading.missing import NOT_HELD
 
 _BY_THE_WAY = (NoGradient.SAMPLED, NoGradient.INTEGER, NoGradient.NUMBER, NoGradient.REWRAPPED)
 
