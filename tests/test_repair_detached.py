@@ -143,3 +143,30 @@ def test_a_layer_that_was_dead_before_refutes_no_patch(gradscope, tmp_path):
     (found,) = json.loads(done.stdout)["findings"]
     assert found["rule"] == "GS201"
     assert found["fixes"][0]["verified"]
+
+
+FLAT = """import torch
+from torch import nn
+torch.manual_seed(0)
+first, second = nn.Linear(4, 3), nn.Linear(3, 1)
+with torch.no_grad():
+    first.bias[:] = -50
+opt = torch.optim.SGD([*first.parameters(), *second.parameters()], lr=0.1)
+for step in range(3):
+    h = torch.sigmoid(second(torch.relu(first(torch.randn(8, 4)))))
+    h += 1
+    loss = h.pow(2).mean()
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+"""
+
+
+def test_what_was_flat_before_refutes_no_patch_of_the_graph(gradscope, tmp_path):
+    (tmp_path / "net.py").write_text(FLAT)
+    done = gradscope("trace", "net.py", "--format", "json")
+
+    (found,) = json.loads(done.stdout)["findings"]
+    assert found["rule"] == "GS303"
+    assert found["fixes"][0]["verified"]
+    assert "+    h = h + 1" in found["fixes"][0]["patch"]

@@ -109,7 +109,7 @@ def compare(finding: Finding, before: Seen, after: Seen, *, same: bool, kind: st
     if remaining is not None:
         elsewhere = remaining if _start(remaining) != _start(finding) else None
         return _refuted(CauseRemains(cause_of(remaining)), elsewhere)
-    fresh = _new_findings(before, after)
+    fresh = _new_findings(before, after, kind)
     if fresh:
         return _refuted(CauseAppears(cause_of(fresh[0])), fresh[0])
     left = _left(finding, after.trace, step)
@@ -212,7 +212,7 @@ def _span(finding: Finding) -> tuple[int, ...] | None:
     return (at.end_line - at.line, at.col, at.end_col) if at is not None else None
 
 
-def _new_findings(before: Seen, after: Seen) -> list[Finding]:
+def _new_findings(before: Seen, after: Seen, kind: str) -> list[Finding]:
     known = {_key(finding) for finding in before.findings}
     places = {_place(finding) for finding in before.findings}
     return [
@@ -221,17 +221,20 @@ def _new_findings(before: Seen, after: Seen) -> list[Finding]:
         if finding.severity is Severity.ERROR
         and _key(finding) not in known
         and not (_place(finding) in places and finding.step > max(f.step for f in before.findings))
-        and not _was_dead(finding, before.trace, len(after.trace.steps))
+        and not _was_dead(finding, before.trace, len(after.trace.steps), kind)
     ]
 
 
-def _was_dead(finding: Finding, before: Trace, steps: int) -> bool:
+def _was_dead(finding: Finding, before: Trace, steps: int, kind: str) -> bool:
     """Whether a finding is about gradients that did not come in the first run either, in as many
     steps: it, or the second one, ended too early for that to be told."""
     alive = {leaf.name for leaf in before.magnitudes.leaves if any(leaf.norms[:steps])}
     lost = _without_gradient(finding)
-    if not alive:  # none was measured: a layer that no loss reads is no work of a patch of values
-        return bool(lost) and all(one.trouble is Trouble.NONE for one in finding.symptoms)
+    if not alive:
+        # None was measured. A layer that no loss reads is no work of a patch of values, and what is
+        # flat no work of one of the graph.
+        is_flat = any(one.trouble is not Trouble.NONE for one in finding.symptoms)
+        return bool(lost) and (kind == "graph" or not is_flat)
     return bool(lost) and not alive & lost
 
 
