@@ -66,11 +66,15 @@ def _unquoted(name: str) -> str:
 
 
 def numbered(
-    patch: str, gutter: int, options: Options, shown: Container[str] = ()
+    patch: str, gutter: int, options: Options, shown: Container[str] = (), file: str = ""
 ) -> Iterator[Line]:
-    """The lines of a diff below a bar; long ones are folded, since people copy from here. Of what
-    stays as it is, nothing that is `shown` above, and one line each of the rest."""
+    """The lines of a diff below a bar, and below its `file` where that is given; long ones are
+    folded, since people copy from here. Of what stays as it is, nothing that is `shown` above, and
+    one line each of the rest."""
     bar = " " * gutter + " | "
+    if file:
+        named = clean(file, options.encoding)
+        yield Segment(" " * gutter + "--> ", "gutter"), Segment(named, "place")
     last: Change | None = None
     yield (Segment(bar.rstrip(), "gutter"),)
     known = changes(patch)

@@ -80,15 +80,15 @@ def written(parts: Iterable[Part]) -> Iterator[str]:
                 yield f"<h{level}{_marked(role)}{named}>{prose(words)}</h{level}>"
             case Prose(words, role, lead):
                 role = f"tag {role}" if role in _TAGS else role
-                yield f"<p{_marked(role)}>{_lead(lead)}{prose(words)}</p>"
-            case Code(str(text), "diff"):
-                yield _pre(numbered(text, 4, Options().for_page()))
+                yield f"<p{_marked(role)}>{_lead(lead, words)}{prose(words)}</p>"
+            case Code(str(text), "diff", file):
+                yield _pre(numbered(text, 4, Options().for_page(), file=file))
             case Code(str(text)):
                 yield f"<pre>{_verbatim(text.rstrip())}</pre>"
             case Code(tuple(lines)):
                 yield _pre(lines)
             case Listed(name, (item,)):
-                yield f"<p>{_lead(name)}{_item(item)}</p>"
+                yield f"<p>{_lead(name, item)}{_item(item)}</p>"
             case Listed(name, items, chain):
                 tag = "ol" if chain else "ul"
                 yield f"<p><b>{name}:</b></p>\n<{tag}{_marked('chain' if chain else '')}>"
@@ -106,8 +106,8 @@ def _marked(role: str) -> str:
     return f' class="{role}"' if role else ""
 
 
-def _lead(name: str) -> str:
-    return f"<b>{name}:</b> " if name else ""
+def _lead(name: str, words: str) -> str:
+    return f"<b>{name}:</b> " if name and words else f"<b>{name}</b>" if name else ""
 
 
 def _item(phrase: str) -> str:

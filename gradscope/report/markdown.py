@@ -36,15 +36,15 @@ def _written(parts: Iterable[Part]) -> Iterator[str]:
             case Heading(level, words):
                 yield f"{'#' * level} {_prose(words)}"
             case Prose(words, role, lead):
-                words = _lead(lead) + _prose(words)
-                yield f"**{words}**" if role in closing.ROLES.values() else words
+                is_bold = role in closing.ROLES.values() and not lead
+                yield f"**{_prose(words)}**" if is_bold else _lead(lead, words) + _prose(words)
             case Code(content, language):
                 text = content if isinstance(content, str) else "\n".join(map(plain, content))
                 yield from _fenced(language, text)
             case Listed(name, items, chain=True):
-                yield _lead(name) + _prose(" -> ".join(items))
+                yield _lead(name, "...") + _prose(" -> ".join(items))
             case Listed(name, (item,)) if "\n" not in item:
-                yield _lead(name) + _prose(item)
+                yield _lead(name, item) + _prose(item)
             case Listed(name, items):
                 yield f"**{name}:**"
                 yield ""
@@ -59,8 +59,8 @@ def _written(parts: Iterable[Part]) -> Iterator[str]:
         yield ""
 
 
-def _lead(name: str) -> str:
-    return f"**{name}:** " if name else ""
+def _lead(name: str, words: str) -> str:
+    return f"**{name}{':** ' if words else '**'}" if name else ""
 
 
 def _items(items: Iterable[str]) -> Iterator[str]:

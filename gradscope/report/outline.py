@@ -1,18 +1,22 @@
-"""What a page says of a report, part by part, for the formats that set pages: Markdown and HTML.
+"""What a report says, part by part: of a finding for whatever people read, of a whole report for
+the formats that set pages, Markdown and HTML.
 
 In prose, what stands between backticks is code.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import count
 from typing import NamedTuple
 
-from gradscope.facts import Finding, Fix, Operand, Report, Summary
-from gradscope.report import closing, sentences, tensors, trials
+from gradscope.facts import Finding, Operand, Report, Summary, number
+from gradscope.ops.display import role_name
+from gradscope.report import closing, sentences, trials
+from gradscope.report.diffs import changes
 from gradscope.report.frames import frame, gutter_of, marks
-from gradscope.report.printable import Line
+from gradscope.report.printable import Line, clean
 from gradscope.report.rendering import Options
 
 
@@ -32,6 +36,7 @@ class Prose(NamedTuple):
 class Code(NamedTuple):
     content: str | tuple[Line, ...]  # a text, or the lines of a frame
     language: str = "text"
+    file: str = ""  # that a patch is of, where the finding is in another one
 
 
 class Listed(NamedTuple):
@@ -65,6 +70,7 @@ class Section(NamedTuple):
 
 
 _ANCHOR = "finding-{}"
+_TENSORS = ("tensor", "shape", "dtype", "device", "bad", "min", "max")
 Part = Heading | Prose | Code | Listed | Table | Section
 
 
@@ -77,8 +83,8 @@ def of_report(report: Report, options: Options) -> Iterator[Part]:
     if len(report.findings) > 1:
         rows = [_contents(one, number) for number, one in enumerate(report.findings, 1)]
         yield Table(("", "rule", "where", "what"), rows)
-    for number, (one, shown) in enumerate(sentences.with_shown(report.findings), 1):
-        yield of_finding(one, number, options, shown)
+    for place, (one, shown) in enumerate(sentences.with_shown(report.findings), 1):
+        yield of_finding(one, place, options, shown)
     yield from _afterwards(report)
 
 
@@ -130,53 +136,75 @@ def _finding(
     yield Prose(finding.message)
     if found := marks(finding):
         yield Code(tuple(frame(found, gutter_of(found), options)))
-    if finding.why:
-        yield Prose(finding.why)
-    lead = sentences.leading(finding)
-    for fix in sentences.offered(finding.fixes):
-        if fix.patch in shown and fix.verified:
-            yield Prose(sentences.SHOWN, lead="help")
-            yield Prose(trials.verdict(fix), "good")
-            continue
-        yield from _fix(fix, fix is lead)
-    if measured := sentences.measured(finding):
-        yield Listed("numbers", measured)
-    if finding.tensors:
-        rows = dict.fromkeys(map(_tensor, finding.tensors))  # an op may read what it saved
-        yield Table(tensors.HEADINGS, rows)
-    if finding.symptoms:
-        yield Listed("symptoms", (sentences.symptoms(finding.symptoms),))
-    if len(sentences.links(finding.chain)) > 1:
-        yield Listed("chain", tuple(sentences.chain(finding)), chain=True)
-    if within := sentences.inside(finding):
-        yield Listed("inside", tuple(within))
+    for parts in said_of(finding, shown):
+        yield from parts
     yield Prose(f"More: `gradscope explain {finding.rule}`", "dim")
 
 
-def _fix(fix: Fix, is_lead: bool) -> Iterator[Part]:
-    """One that was refuted, or that nobody needs since another one holds, is one line without the
-    patch."""
-    verdict = trials.verdict(fix)
-    if not (is_lead or fix.verified):
-        named = "also" if fix.verified is None else "tried"
-        yield Prose(f"{fix.title}; {verdict}", lead=named)
+def said_of(finding: Finding, shown: frozenset[str]) -> tuple[Iterator[Part], ...]:
+    """Why, the fix to show in full, and all the rest. `shown` are the patches that stand above."""
+    return _why(finding), _cure(finding, shown), _rest(finding)
+
+
+def _why(finding: Finding) -> Iterator[Part]:
+    if finding.why:
+        yield Prose(finding.why, lead="why")
+
+
+def _cure(finding: Finding, shown: frozenset[str]) -> Iterator[Part]:
+    fix = sentences.leading(finding)
+    if fix is None:
+        return
+    trial, words = trials.told(fix)
+    verdict = Prose(words, "good" if fix.verified else "warning", trial)
+    if fix.patch in shown:
+        yield from (Prose(sentences.SHOWN, lead="help"), verdict)
         return
     yield Prose(fix.title, lead="help")
     if fix.patch:
-        yield Code(fix.patch, "diff")
+        edited = next((change.file for change in changes(fix.patch)), "")
+        at = os.path.abspath(finding.location.file) if finding.location else ""
+        yield Code(fix.patch, "diff", edited if os.path.abspath(edited) != at else "")
     elif fix.code:
         yield Code(fix.code, "python")
-    yield Prose(verdict, "good" if fix.verified else "warning")
-    yield Prose(f"fix is {fix.safety}: {sentences.SAFETY.get(fix.safety, '')}", "dim")
+    yield verdict
+    yield Prose(sentences.SAFETY.get(fix.safety, ""), "dim", f"fix is {fix.safety}")
+
+
+def _rest(finding: Finding) -> Iterator[Part]:
+    """The other fixes, one line for each verdict, and what was measured."""
+    lead = sentences.leading(finding)
+    if lead is None and finding.fixes:
+        yield Prose("none of the patches that were tried repairs it", lead="help")
+    others: dict[tuple[str, str], list[str]] = {}
+    for fix in sentences.offered(finding.fixes):
+        if fix is not lead:
+            named = "also" if fix.verified is not False else "tried"
+            others.setdefault((named, trials.verdict(fix)), []).append(fix.title)
+    for (named, verdict), titles in others.items():
+        yield Prose(f"{'; '.join(titles)} ({verdict})", lead=named)
+    yield from (Prose(place, lead="inside") for place in sentences.inside(finding))
+    if measured := sentences.measured(finding):
+        yield Listed("numbers", measured)
+    if finding.tensors:
+        # What an op reads may also be what it saved.
+        yield Table(_TENSORS, dict.fromkeys(map(_tensor, finding.tensors)))
+    if finding.symptoms:
+        yield Prose(sentences.symptoms(finding.symptoms), lead="symptoms")
+    if len(sentences.links(finding.chain)) > 1:
+        yield Listed("chain", tuple(sentences.chain(finding)), chain=True)
 
 
 def _tensor(tensor: Operand) -> tuple[Cell, ...]:
-    (row,) = tensors.rows([tensor])
+    """Under `_TENSORS`; min and max are over the finite elements."""
     share = tensor.bad / tensor.numel if tensor.numel else 0.0
-    alarming = tensors.HEADINGS.index("bad") if share else None
-    return tuple(
-        Cell(words, "bad", share=share) if place == alarming else Cell(words)
-        for place, words in enumerate(row)
+    return (
+        Cell(clean(tensor.called or role_name(tensor.role))),
+        Cell(str(list(tensor.shape))),
+        Cell(clean(tensor.dtype.removeprefix("torch."))),
+        Cell(clean(tensor.device)),
+        Cell(sentences.share(tensor.bad, tensor.numel), "bad" if share else "", share=share),
+        *(Cell("-" if one is None else number(one)) for one in (tensor.min, tensor.max)),
     )
 
 

@@ -1,8 +1,7 @@
 """The report as people read it: what, where, why and help, in that order, and only once; then
 what was measured."""
 
-import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
@@ -11,11 +10,21 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from gradscope.facts import Finding, Fix, Report, Summary, plural
-from gradscope.report import closing, sentences, tensors, trials
+from gradscope.facts import Finding, Report, Summary, plural
+from gradscope.report import closing, sentences
 from gradscope.report.diffs import DOTS, changes, folded, numbered
 from gradscope.report.frames import frame, gutter_of, header, lines_shown, marks
-from gradscope.report.printable import Line, Segment, clean, expanded, paragraph, plain, sentence
+from gradscope.report.outline import Cell, Code, Listed, Part, Prose, Table, said_of
+from gradscope.report.printable import (
+    Line,
+    Segment,
+    aligned,
+    clean,
+    expanded,
+    paragraph,
+    plain,
+    sentence,
+)
 from gradscope.report.rendering import NARROWEST, Options
 
 NAME = "terminal"
@@ -129,96 +138,79 @@ def _finding(
     lead = sentences.leading(finding)
     numbers = [change.number for change in changes(lead.patch or "")] if lead else []
     gutter = max([gutter_of(found), *(len(str(number)) for number in numbers)])
-    head = list(_headline(finding, options))
-    head += frame(found, gutter, options) if found else ()
-    why = list(_item("why", [finding.why], gutter, options)) if finding.why else []
-    cure = list(_help(lead, finding, gutter, options, shown)) if lead is not None else []
+    head = [*_headline(finding, options), *(frame(found, gutter, options) if found else ())]
+    known = lines_shown(found, options)
+    said = (_lines(parts, gutter, options, known) for parts in said_of(finding, shown))
+    why, cure, rest = map(list, said)
     yield from head
     yield from (*why, *cure) if len(head) + len(why) + len(cure) <= HEAD else (*cure, *why)
-    if lead is None and finding.fixes:
-        words = "none of the patches that were tried repairs it"
-        yield from _labelled("help", words, options)
-    others: dict[tuple[str, str], list[str]] = {}
-    for fix in sentences.offered(finding.fixes):
-        if fix is not lead:
-            named = "also" if fix.verified is not False else "tried"
-            others.setdefault((named, trials.verdict(fix)), []).append(fix.title)
-    for (named, verdict), titles in others.items():
-        yield from _item(named, [f"{'; '.join(titles)} ({verdict})"], gutter, options)
-    yield from _item("inside", sentences.inside(finding), gutter, options)
-    yield from _measured(finding, gutter, options)
-    if finding.symptoms:
-        yield from _item("symptoms", [sentences.symptoms(finding.symptoms)], gutter, options)
-    if len(sentences.links(finding.chain)) > 1:
-        yield from _item("chain", [" -> ".join(sentences.chain(finding))], gutter, options)
-    yield from _item("more", [f"gradscope explain {finding.rule}"], gutter, options)
+    yield from rest
+    yield from _item("more", f"gradscope explain {finding.rule}", gutter, options)
 
 
-def _measured(finding: Finding, gutter: int, options: Options) -> Iterator[Line]:
-    """The numbers that the rule worded, then the tensors at the culprit."""
-    phrase = [one for one in sentences.measured(finding) if "\n" not in one]
-    blocks = [one.split("\n") for one in sentences.measured(finding) if "\n" in one]
-    if phrase:
-        yield from _item("numbers", ["; ".join(phrase)], gutter, options)
-    for title, *lines in blocks:
-        yield from _item("numbers", [title], gutter, options)
-        yield from _verbatim(lines, gutter + 5, options)
-    if not finding.tensors:
-        return
-    margin = gutter + 5
-    table = list(tensors.table(finding.tensors, options.encoding))
-    yield from _item("tensors", [""], gutter, options)
-    if all(cell_len(plain(line)) + margin <= options.width for line in table):
-        yield from ((Segment(" " * margin), *line) for line in table)
-        return
-    for row in tensors.rows(finding.tensors):
-        what, finite = tensors.described(row)
-        yield from _prose((Segment(" " * margin),), what, options, margin + 4)
-        yield from _prose((Segment(" " * (margin + 2)),), finite, options, margin + 4)
-
-
-def _help(
-    fix: Fix, finding: Finding, gutter: int, options: Options, shown: frozenset[str]
+def _lines(
+    parts: Iterable[Part], gutter: int, options: Options, known: Container[str]
 ) -> Iterator[Line]:
-    is_shown = fix.patch in shown
-    title = sentences.SHOWN if is_shown else fix.title
-    yield from _labelled("help", title, options)
-    trial, words = trials.told(fix)
-    verdict = _item(trial, [words], gutter, options, "good" if fix.verified else "warning")
-    if is_shown:
-        yield from verdict
+    """`known` are the lines of source that stand above."""
+    for part in parts:
+        match part:
+            case Prose(words, _, "help"):
+                yield from _labelled("help", words, options)
+            case Prose(words, role, lead):
+                role = role if role in ("good", "warning") else "strong"
+                yield from _item(lead, words, gutter, options, role)
+            case Code(str(patch), "diff", file):
+                yield from numbered(patch, gutter, options, known, file)
+            case Code(str(code)):
+                bar = Segment(" " * gutter + " |", "gutter")
+                yield (bar,)
+                yield from _verbatim(code.split("\n"), gutter + 3, options, f"{bar.text} ")
+                yield (bar,)
+            case Listed(name, items, chain=True):
+                yield from _item(name, " -> ".join(items), gutter, options)
+            case Listed(name, items):
+                if phrases := [one for one in items if "\n" not in one]:
+                    yield from _item(name, "; ".join(phrases), gutter, options)
+                for title, *lines in (one.split("\n") for one in items if "\n" in one):
+                    yield from _item(name, title, gutter, options)
+                    yield from _verbatim(lines, gutter + 5, options)
+            case Table(headings, rows):
+                yield from _item("tensors", "", gutter, options)
+                yield from _tensors(headings, list(rows), gutter + 5, options)
+
+
+def _tensors(
+    headings: Sequence[str], rows: list[Sequence[Cell]], margin: int, options: Options
+) -> Iterator[Line]:
+    """In aligned columns, or two lines each where the page is too narrow for those."""
+    cells = [[clean(cell.words, options.encoding) for cell in row] for row in rows]
+    *others, last = zip(headings, *cells, strict=True)
+    lines = zip(*map(aligned, others), last, strict=True)
+    roles = (["dim"] * len(headings), *([cell.role for cell in row] for row in rows))
+    table = [
+        tuple(Segment(f"  {text}", role) for text, role in zip(*pair, strict=True))
+        for pair in zip(lines, roles, strict=True)
+    ]
+    if all(cell_len(plain(line)) + margin - 2 <= options.width for line in table):
+        yield from ((Segment(" " * (margin - 2)), *line) for line in table)
         return
-    edited = next((change.file for change in changes(fix.patch or "")), None)
-    place = finding.location
-    if edited is not None and not (
-        place and os.path.abspath(place.file) == os.path.abspath(edited)
-    ):
-        file = clean(edited, options.encoding)
-        yield Segment(" " * gutter + "--> ", "gutter"), Segment(file, "place")
-    if fix.patch:
-        yield from numbered(fix.patch, gutter, options, lines_shown(marks(finding), options))
-    elif fix.code:
-        yield (Segment(" " * gutter + " |", "gutter"),)
-        yield from _verbatim(fix.code.split("\n"), gutter + 3, options, " " * gutter + " | ")
-        yield (Segment(" " * gutter + " |", "gutter"),)
-    yield from verdict
-    safety = sentences.SAFETY.get(fix.safety, "")
-    yield from _item(f"fix is {fix.safety}", [safety], gutter, options)
+    for name, shape, dtype, device, bad, least, most in cells:
+        finite = "" if least == "-" else f", finite part {least} to {most}"
+        what = f"{name} {shape} {dtype} {device}"
+        yield from _prose((Segment(" " * margin),), what, options, margin + 4)
+        lead = (Segment(" " * (margin + 2)),)
+        yield from _prose(lead, f"{bad} bad{finite}", options, margin + 4)
 
 
 def _item(
-    name: str, texts: Iterable[str], gutter: int, options: Options, role: str = "strong"
+    name: str, text: str, gutter: int, options: Options, role: str = "strong"
 ) -> Iterator[Line]:
-    """ "  = why: ...", further texts on lines of their own."""
-    lead: tuple[Segment, ...] = (Segment(" " * gutter + " = ", "gutter"), Segment(name, role))
-    for text in texts:
-        if not text:
-            yield lead
-            continue
-        if len(lead) == 2:
-            lead = (*lead, Segment(": "))
-        yield from _prose(lead, text, options, gutter + 3)
-        lead = (Segment(" " * (gutter + 3)),)
+    """ "  = why: ..."."""
+    lead = (Segment(" " * gutter + " = ", "gutter"), Segment(name, role))
+    if text:
+        yield from _prose((*lead, Segment(": ")), text, options, gutter + 3)
+    else:
+        yield lead
 
 
 def _labelled(role: str, text: str, options: Options, indent: int = 6) -> Iterator[Line]:
