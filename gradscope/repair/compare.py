@@ -4,30 +4,19 @@ import signal
 from dataclasses import dataclass, replace
 
 from gradscope.facts import (
-    Cause,
-    CauseAppears,
-    CauseRemains,
-    Change,
-    Effects,
     Fate,
     Finding,
-    GradientBreaks,
-    Move,
     NotTried,
-    Objection,
-    ProgramEnds,
     Reason,
     Refuted,
     Severity,
     Subject,
     Symptom,
-    SymptomAppears,
-    SymptomRemains,
     Trace,
     Trouble,
-    ValuesMove,
     Verdict,
     Verified,
+    verdicts,
 )
 from gradscope.repair.differences import (
     breaks,
@@ -108,41 +97,41 @@ def compare(finding: Finding, before: Seen, after: Seen, *, same: bool, kind: st
         return Outcome(NotTried(Reason.NO_UPDATE))
     if remaining is not None:
         elsewhere = remaining if _start(remaining) != _start(finding) else None
-        return _refuted(CauseRemains(cause_of(remaining)), elsewhere)
+        return _refuted(verdicts.CauseRemains(cause_of(remaining)), elsewhere)
     fresh = _new_findings(before, after, kind)
     if fresh:
-        return _refuted(CauseAppears(cause_of(fresh[0])), fresh[0])
+        return _refuted(verdicts.CauseAppears(cause_of(fresh[0])), fresh[0])
     left = _left(finding, after.trace, step)
     if left is not None:
         other = next((other for other in after.findings if left in other.symptoms), None)
-        return _refuted(SymptomRemains(left, cause_of(other) if other else None), other)
+        return _refuted(verdicts.SymptomRemains(left, cause_of(other) if other else None), other)
     unexplained = _unexplained(before, after, step)
     if unexplained is not None:
-        return _refuted(SymptomAppears(unexplained))
+        return _refuted(verdicts.SymptomAppears(unexplained))
     worse = next((a.name for a, b in pairs(before.trace, after.trace) if breaks(a, b)), None)
     if worse is not None:
-        return _refuted(GradientBreaks(worse))
+        return _refuted(verdicts.GradientBreaks(worse))
     moves = moved(before.trace, after.trace, step)
     if same and moves and not is_rounding(before.trace, after.trace, step):
-        return _refuted(ValuesMove(moves[0]))
+        return _refuted(verdicts.ValuesMove(moves[0]))
     # A finite loss that is bit-identical vouches for the second run having been the same run.
     vouched = not moves and has_finite_loss(before.trace, step)
     effects = _effects(finding, before.trace, after, kind, moves)
     return Outcome(Verified(effects), doubtful=not vouched)
 
 
-def _on_another_rank(after: Trace, step: int) -> Objection | None:
+def _on_another_rank(after: Trace, step: int) -> verdicts.Objection | None:
     """What went wrong there up to that step."""
     for other in after.others:
         for symptom in other.symptoms:
             if symptom.step <= step:
-                return SymptomAppears(symptom)
+                return verdicts.SymptomAppears(symptom)
         if other.fate is Fate.RAISED:
-            return ProgramEnds(other.detail)
+            return verdicts.ProgramEnds(other.detail)
     return None
 
 
-def _refuted(by: Objection, remains: Finding | None = None) -> Outcome:
+def _refuted(by: verdicts.Objection, remains: Finding | None = None) -> Outcome:
     return Outcome(Refuted(by), doubtful=True, remains=remains)
 
 
@@ -152,14 +141,14 @@ def _refusal(after: Seen) -> Finding | None:
 
 
 def _effects(
-    finding: Finding, before: Trace, after: Seen, kind: str, moves: tuple[Move, ...]
-) -> Effects:
+    finding: Finding, before: Trace, after: Seen, kind: str, moves: tuple[verdicts.Move, ...]
+) -> verdicts.Effects:
     step = last_step(finding)
     errors = (one for one in after.findings if one.severity is Severity.ERROR)
     others = [one for one in errors if not _comes_later(one, before)]
     first, second = loss_of(before, step), loss_of(after.trace, step)
     finite = after.trace.gradients and not any(one.bad for one in after.trace.gradients)
-    return Effects(
+    return verdicts.Effects(
         change=_change(finding, after.trace, kind),
         loss=(first, second) if first is not None and second is not None else None,
         gradient_norm=total_norm(after.trace.gradients) if finite else None,
@@ -184,7 +173,7 @@ def _failure(before: Trace, after: Trace, step: int) -> Outcome | None:
             return Outcome(NotTried(Reason.KILLED, ending.detail))
         if ending.out_of_memory:
             return Outcome(NotTried(Reason.MEMORY, ending.detail))
-        return _refuted(ProgramEnds(ending.detail))
+        return _refuted(verdicts.ProgramEnds(ending.detail))
     if len(after.steps) >= len(before.steps):
         return None
     return Outcome(NotTried(Reason.ENDED_EARLY))
@@ -260,9 +249,9 @@ def _place(finding: Finding) -> tuple[object, ...]:
     return (location.file, location.function, location.module) if location else (None,)
 
 
-def cause_of(finding: Finding) -> Cause:
+def cause_of(finding: Finding) -> verdicts.Cause:
     line = finding.location.line if finding.location else None
-    return Cause(finding.rule, finding.name, line)
+    return verdicts.Cause(finding.rule, finding.name, line)
 
 
 def _left(finding: Finding, after: Trace, step: int) -> Symptom | None:
@@ -287,11 +276,11 @@ def _start(finding: Finding) -> tuple[int, int] | None:
     return (finding.location.line, finding.location.col) if finding.location else None
 
 
-def _change(finding: Finding, after: Trace, kind: str) -> Change | None:
+def _change(finding: Finding, after: Trace, kind: str) -> verdicts.Change | None:
     """What the finding's first symptom was, and is; that of a loss is told by its value."""
     if not finding.symptoms or _hurt(finding.symptoms[0])[0] == "loss":
         return None
     first = finding.symptoms[0]
     now = next((one for one in after.symptoms if _hurt(one) == _hurt(first)), None)
     others = len(finding.symptoms) - 1
-    return Change(first, now.bad if now else 0, others, bounded=kind == "clip-norm")
+    return verdicts.Change(first, now.bad if now else 0, others, bounded=kind == "clip-norm")

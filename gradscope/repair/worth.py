@@ -6,26 +6,14 @@ from statistics import median_low
 
 from gradscope.facts import (
     DEFAULT_LIMITS,
-    Disturbs,
-    Effects,
     Finding,
-    Follows,
-    GradientMove,
     Holds,
-    HugeElements,
-    HugeGradient,
-    HugeLoss,
-    LossMove,
-    NothingToLearn,
-    NumberDecides,
-    OffTruth,
     Phase,
     Severity,
-    Shortfall,
     Trace,
     Trouble,
-    Truth,
     Verified,
+    verdicts,
 )
 from gradscope.repair.compare import BOUNDS, HOLD_OFF, Seen, cause_of
 from gradscope.repair.differences import (
@@ -106,33 +94,34 @@ def weighed(
         but = _shortfall(before, after, step, kind) or _disturbed(verdict.effects, before, kind)
         return verdict if but is None else Holds(verdict.effects, but)
     right, norm = loss_of(exact, step), total_norm(exact.gradients)
-    truth = Truth(right or 0.0, norm, _is_met(after, exact, step))
+    truth = verdicts.Truth(right or 0.0, norm, _is_met(after, exact, step))
     effects = replace(verdict.effects, truth=truth)
     if _is_off(after, step, truth, in_half=in_half):
-        return Holds(effects, OffTruth())
+        return Holds(effects, verdicts.OffTruth())
     return replace(verdict, effects=effects)
 
 
-def _shortfall(before: Trace, after: Trace, step: int, kind: str) -> Shortfall | None:
+def _shortfall(before: Trace, after: Trace, step: int, kind: str) -> verdicts.Shortfall | None:
     # Where the loss was finite, the slope of what a mask keeps out of it, or of a norm at 0, is 0.
     at_minimum = kind in BOUNDS and abs(loss_of(after, step) or 0.0) <= MINIMUM
     is_right = has_finite_loss(before, step) or at_minimum
     if kind in HOLD_OFF and not is_right and learns(before) and not learns(after):
-        return NothingToLearn()
+        return verdicts.NothingToLearn()
     but = _size(before, after, step)
     # A form that computes the same gives what such data has.
-    is_large = isinstance(but, HugeLoss | HugeGradient) and total_norm(after.gradients) <= LEAP
-    return None if kind == "stable-op" and is_large else but
+    is_large = isinstance(but, verdicts.HugeLoss | verdicts.HugeGradient)
+    is_usual = kind == "stable-op" and is_large and total_norm(after.gradients) <= LEAP
+    return None if is_usual else but
 
 
-def _disturbed(effects: Effects, before: Trace, kind: str) -> Disturbs | None:
+def _disturbed(effects: verdicts.Effects, before: Trace, kind: str) -> verdicts.Disturbs | None:
     """What moves although the fix is one for a few elements alone, none of which is among it."""
     for move in effects.moves if kind == "masked-branch" else ():
         match move:
-            case GradientMove(_, share) if (share or 0.0) > DISTURBED:
-                return Disturbs(move)
-            case LossMove(at, amount) if amount > CLOSE * abs(loss_of(before, at) or 0.0):
-                return Disturbs(move)
+            case verdicts.GradientMove(_, share) if (share or 0.0) > DISTURBED:
+                return verdicts.Disturbs(move)
+            case verdicts.LossMove(at, amount) if amount > CLOSE * abs(loss_of(before, at) or 0.0):
+                return verdicts.Disturbs(move)
     return None
 
 
@@ -151,7 +140,7 @@ def undecided(
         return verdict
     if max(abs(loss), abs(moved)) <= MINIMUM:  # both stand for 0: equal vectors have no angle
         return verdict
-    return Holds(verdict.effects, NumberDecides(moved))
+    return Holds(verdict.effects, verdicts.NumberDecides(moved))
 
 
 def gone_on(verdict: Verified, before: Trace, ahead: Seen, step: int) -> Verified | Holds:
@@ -170,7 +159,7 @@ def _is_met(after: Trace, exact: Trace, step: int) -> bool:
     )
 
 
-def _is_off(after: Trace, step: int, truth: Truth, *, in_half: bool) -> bool:
+def _is_off(after: Trace, step: int, truth: verdicts.Truth, *, in_half: bool) -> bool:
     loss, norm = loss_of(after, step), total_norm(after.gradients)
     lower, upper = sorted((norm, truth.gradient_norm))
     is_far = loss is not None and not _is_near(loss, truth.loss, OTHER_LOSS[in_half])
@@ -181,40 +170,40 @@ def _is_near(first: float, second: float, share: float) -> bool:
     return abs(first - second) <= share * max(abs(first), abs(second))
 
 
-def _size(before: Trace, after: Trace, step: int) -> Shortfall | None:
+def _size(before: Trace, after: Trace, step: int) -> verdicts.Shortfall | None:
     """What is of another size at the failing step than at those before, or than its neighbours."""
     norm, norms = total_norm(after.gradients), _norms(before)[:step]
     if any(norms) and norm > NORM * max(norms):
-        return HugeGradient(max(norms))
+        return verdicts.HugeGradient(max(norms))
     for first, second in pairs(before, after):
         both = list(zip(first.sample, second.sample, strict=False))
         others = max((abs(old) for old, _ in both if math.isfinite(old)), default=0.0)
         healed = max((abs(new) for old, new in both if not math.isfinite(old)), default=0.0)
         if others and healed > ELEMENTS * others:
-            return HugeElements(first.name, healed / others)
+            return verdicts.HugeElements(first.name, healed / others)
     loss, earlier = loss_of(after, step), _losses(before, step + 1)
     # Those right before an overflow have grown already: half of them are as they should be.
     most = median_low(earlier) if earlier else None
     if loss is not None and abs(loss) > (LEAP if most is None else LOSS * max(1.0, most)):
-        return HugeLoss(most)
+        return verdicts.HugeLoss(most)
     return None
 
 
-def _beyond(before: Trace, after: Seen, step: int) -> Shortfall | None:
+def _beyond(before: Trace, after: Seen, step: int) -> verdicts.Shortfall | None:
     """What comes of training on with the fix. An error at another place that is not one of too
     large values would have come without it as well."""
     for finding in after.findings:
         if finding.step > step and finding.severity is Severity.ERROR and finding.name in TOO_LARGE:
-            return Follows(finding.step, cause_of(finding))
+            return verdicts.Follows(finding.step, cause_of(finding))
     for one in after.trace.steps[step + 1 :]:
         most = max([1.0, *_losses(before, step), *_losses(after.trace, one.index)])
         if one.loss is not None and math.isfinite(one.loss) and abs(one.loss) > LOSS * most:
-            return Follows(one.index, loss=one.loss)
+            return verdicts.Follows(one.index, loss=one.loss)
     norms = _norms(after.trace)
     for index in range(step + 1, len(norms)):
         most = max([*_norms(before)[:step], *norms[:index]], default=0.0)
         if most and norms[index] > NORM * most:
-            return Follows(index, norm=norms[index])
+            return verdicts.Follows(index, norm=norms[index])
     return None
 
 

@@ -5,44 +5,19 @@ from collections.abc import Iterator
 from typing import assert_never
 
 from gradscope.facts import (
-    CannotRun,
-    Cause,
-    CauseAppears,
-    CauseRemains,
-    Change,
-    Disturbs,
     Effect,
     EffectKind,
-    Effects,
     Fix,
-    Follows,
-    GradientBreaks,
-    GradientMove,
     Holds,
-    HugeElements,
-    HugeGradient,
-    HugeLoss,
-    LossMove,
-    Move,
-    NothingToLearn,
     NotTried,
-    NumberDecides,
-    Objection,
-    OffTruth,
-    ProgramEnds,
     Reason,
     Refuted,
-    Shortfall,
     Subject,
-    SymptomAppears,
-    SymptomRemains,
-    Truth,
-    Unchanged,
-    ValuesMove,
     Verified,
     number,
     plural,
     text_of,
+    verdicts,
 )
 from gradscope.report.sentences import condition, ended, tensor
 
@@ -128,7 +103,7 @@ def _reason(verdict: NotTried) -> str:
     return _REASONS.get(verdict.reason, "").format(verdict.detail)
 
 
-def _effects(effects: Effects) -> Iterator[str]:
+def _effects(effects: verdicts.Effects) -> Iterator[str]:
     if effects.change is not None:
         yield _change(effects.change)
     if effects.loss is not None:
@@ -145,32 +120,32 @@ def _effects(effects: Effects) -> Iterator[str]:
         yield f"what remains is {_cause(effects.remains)}"
 
 
-def _truth(truth: Truth) -> str:
+def _truth(truth: verdicts.Truth) -> str:
     if truth.is_met:
         return "which is what float64 gives"
     norm = text_of(truth.gradient_norm, 4)
     return f"in float64 the loss is {number(truth.loss, 6)} and the gradient norm {norm}"
 
 
-def _but(but: Shortfall) -> str:
+def _but(but: verdicts.Shortfall) -> str:
     match but:
-        case HugeLoss(usual):
+        case verdicts.HugeLoss(usual):
             beside = "" if usual is None else f", which is about {number(usual, 3)} otherwise"
             return f"that is a huge loss{beside}"
-        case HugeGradient(usual):
+        case verdicts.HugeGradient(usual):
             return f"that is a huge gradient, whose norm was {text_of(usual, 3)} at most before"
-        case HugeElements(name, times):
+        case verdicts.HugeElements(name, times):
             more = f"{text_of(times, 3)} times the others"
             return f"the gradient of `{name}` is {more} where it was not finite"
-        case NothingToLearn():
+        case verdicts.NothingToLearn():
             return "every gradient is exactly 0 then"
-        case OffTruth():
+        case verdicts.OffTruth():
             return "the true values are others"
-        case NumberDecides(loss):
+        case verdicts.NumberDecides(loss):
             return f"the number that it writes makes the loss: another one gives {number(loss, 6)}"
-        case Disturbs(move):
+        case verdicts.Disturbs(move):
             return f"it changes what was right: {_move(move)}"
-        case Follows(step, cause, loss, norm):
+        case verdicts.Follows(step, cause, loss, norm):
             at = f"at step {step}"
             if cause is not None:
                 return f"{_cause(cause)} follows {at}"
@@ -180,7 +155,7 @@ def _but(but: Shortfall) -> str:
     assert_never(but)
 
 
-def _change(change: Change) -> str:
+def _change(change: verdicts.Change) -> str:
     symptom = change.symptom
     more = f" (and {plural(change.others, 'more tensor')})" if change.others else ""
     if symptom.subject is not Subject.LOSS and symptom.bad:
@@ -190,41 +165,41 @@ def _change(change: Change) -> str:
     return f"`{tensor(symptom)}` {became}{more}"
 
 
-def _unchanged(unchanged: Unchanged) -> str:
+def _unchanged(unchanged: verdicts.Unchanged) -> str:
     compared = "all" if unchanged.all_of_them else "the other"
     return f"{compared} {plural(unchanged.elements, 'gradient element')} unchanged"
 
 
-def _move(move: Move) -> str:
+def _move(move: verdicts.Move) -> str:
     match move:
-        case LossMove(step, amount):
+        case verdicts.LossMove(step, amount):
             return f"the loss of step {step} moves by {text_of(amount, 3)}"
-        case GradientMove(name, share):
+        case verdicts.GradientMove(name, share):
             by = "" if share is None else f" by {text_of(share, 3)} of its largest"
             return f"finite gradients move, `{name}` most{by}"
 
 
-def _objection(by: Objection) -> str:
+def _objection(by: verdicts.Objection) -> str:
     match by:
-        case CauseRemains(cause):
+        case verdicts.CauseRemains(cause):
             return f"{_cause(cause)} is there all the same"
-        case CauseAppears(cause):
+        case verdicts.CauseAppears(cause):
             return f"{_cause(cause)} breaks then"
-        case SymptomRemains(symptom, cause):
+        case verdicts.SymptomRemains(symptom, cause):
             source = f", from {_cause(cause)}" if cause else ""
             return f"`{tensor(symptom)}` {condition(symptom)} all the same{source}"
-        case SymptomAppears(symptom):
+        case verdicts.SymptomAppears(symptom):
             return f"`{tensor(symptom)}` {condition(symptom)} then, which is new"
-        case GradientBreaks(name):
+        case verdicts.GradientBreaks(name):
             return f"the gradient of `{name}` is no longer finite where it was"
-        case ValuesMove(move):
+        case verdicts.ValuesMove(move):
             return f"{_move(move)}, which this fix must not do"
-        case ProgramEnds(how):
+        case verdicts.ProgramEnds(how):
             return f"the program then ends with {how}"
-        case CannotRun(error):
+        case verdicts.CannotRun(error):
             return f"the program cannot be run then ({error})"
 
 
-def _cause(cause: Cause) -> str:
+def _cause(cause: verdicts.Cause) -> str:
     line = f" at line {cause.line}" if cause.line is not None else ""
     return f"{cause.rule} {cause.name}{line}"

@@ -14,22 +14,7 @@ from typing import Any
 
 import torch
 
-from gradscope.facts import (
-    AnyRefusal,
-    Call,
-    Carried,
-    ChangedInPlace,
-    GraphFreed,
-    LeafWritten,
-    Location,
-    NoGradient,
-    NotScalar,
-    NotUsed,
-    Shared,
-    Unreduced,
-    WithoutGraph,
-    Write,
-)
+from gradscope.facts import Call, Location, NoGradient, refusals
 from gradscope.record import graph
 from gradscope.record.context import RunContext
 from gradscope.record.definitions import (
@@ -52,12 +37,12 @@ from gradscope.record.sizes.reasons import cut_upstream, explained
 from gradscope.source.hand_updates import holder_of, written
 from gradscope.source.spans import expression, statement_at
 
-Ask = Callable[["_Inquiry", Raised], AnyRefusal | None]
+Ask = Callable[["_Inquiry", Raised], refusals.AnyRefusal | None]
 
 
 def refusal_of(
     error: BaseException, notes: Notes, context: RunContext, flow: Flow | None
-) -> AnyRefusal | None:
+) -> refusals.AnyRefusal | None:
     """What autograd refused, if that ends the program or led to its end. `flow` is that of the
     forward that runs, or whose backward raised."""
     for one in chain(error):
@@ -74,7 +59,7 @@ class _Inquiry:
         self._context = context
         self._notes = notes
 
-    def _changed(self, raised: Raised) -> AnyRefusal:
+    def _changed(self, raised: Raised) -> refusals.AnyRefusal:
         """A saved tensor was written. Backward meets the youngest node first."""
         known = (
             (node, role, tensor)
@@ -84,12 +69,12 @@ class _Inquiry:
         )
         found = next(known, None)
         if found is None:
-            return ChangedInPlace(**raised.at)
+            return refusals.ChangedInPlace(**raised.at)
         node, role, tensor = found
         others = {one for one, _, _ in known} | {node}
         after = [one for one in self._notes.updates if one.seq > node._sequence_nr()]
         moved = {id(leaf) for one in after for leaf in one.parameters}
-        return ChangedInPlace(
+        return refusals.ChangedInPlace(
             **raised.at,
             saved=self._context.call(node),
             role=role,
@@ -105,13 +90,13 @@ class _Inquiry:
             shared=self._shared(others, raised),
         )
 
-    def _since(self, seq: int, tensor: torch.Tensor, raised: Raised) -> Iterator[Write]:
+    def _since(self, seq: int, tensor: torch.Tensor, raised: Raised) -> Iterator[refusals.Write]:
         """What has written the memory of a tensor since a node of that number was made."""
         key, note = storage_key(tensor), self._context.journal.call_of(seq)
         lasts = key in map(storage_key, graph.leaves(raised.nodes))
         # What an op in place saves of its own result, it saves once that is written.
         own = (seq + 1, note.info.name, note.user) if note is not None else None
-        found: list[tuple[int, Write]] = [
+        found: list[tuple[int, refusals.Write]] = [
             (one.seq, _as_write(one, lasts=lasts))
             for one in self._notes.writes
             if one.seq > seq and one.storage.cdata == key and (one.seq, one.op, one.site) != own
@@ -121,19 +106,19 @@ class _Inquiry:
             for one in self._notes.updates
             if one.seq > seq and key in map(storage_key, one.parameters)
         ]
-        told: dict[Write, None] = {}
+        told: dict[refusals.Write, None] = {}
         for _, write in sorted(found, key=lambda pair: pair[0]):
             told[write] = None
         return iter(told)
 
-    def _freed(self, raised: Raised) -> AnyRefusal:
+    def _freed(self, raised: Raised) -> refusals.AnyRefusal:
         freed = {
             node for node in raised.nodes if any(tensor is None for _, tensor in withheld(node))
         }
-        shared = self._shared(freed, raised) or Shared(None)
-        return GraphFreed(**raised.at, shared=shared)
+        shared = self._shared(freed, raised) or refusals.Shared(None)
+        return refusals.GraphFreed(**raised.at, shared=shared)
 
-    def _shared(self, nodes: set[Any], raised: Raised) -> Shared | None:
+    def _shared(self, nodes: set[Any], raised: Raised) -> refusals.Shared | None:
         """The part through which an earlier pass has run, if it holds any of these nodes: where the
         present graph leads into it."""
         earlier = next(
@@ -164,7 +149,7 @@ class _Inquiry:
         once = self._once(seq, earlier.until)
         used = next((one for one in raised.nodes[end] if one not in old), None)
         first = [self._call_of(one) for one in earlier.above.get(seq, ())]
-        return Shared(
+        return refusals.Shared(
             made=made,
             name=_name_of(end, raised.frames) or (carried[0].name if carried else ""),
             used=self._context.call(used) if used is not None else None,
@@ -181,7 +166,7 @@ class _Inquiry:
             apart=self._notes.is_apart(after, beyond, leaves),
         )
 
-    def _carried(self, end: Any, earlier: Pass, raised: Raised) -> tuple[Carried, ...]:
+    def _carried(self, end: Any, earlier: Pass, raised: Raised) -> tuple[refusals.Carried, ...]:
         """The ways to reach a value, those first that reach now what was computed from it."""
         seq, now = end._sequence_nr(), raised.frame
         held = held_graphs(now, earlier.place) if now is not None else {}
@@ -207,10 +192,10 @@ class _Inquiry:
         way = reversed(note.user) if note is not None else ()
         return next((resolve(*frame) for frame in way if frame not in later), None)
 
-    def _without_graph(self, raised: Raised) -> AnyRefusal:
+    def _without_graph(self, raised: Raised) -> refusals.AnyRefusal:
         self._context.names.look(raised.frame)
         bare = [root for root in raised.roots if root.grad_fn is None and not root.requires_grad]
-        return WithoutGraph(
+        return refusals.WithoutGraph(
             **raised.at,
             **self._cut(bare, raised),
             frozen=self._frozen(),
@@ -233,7 +218,7 @@ class _Inquiry:
             return {"reason": NoGradient.LEAFLESS, "location": leaf}
         return {"reason": NoGradient.FROZEN, "location": frozen_at(frame.f_code)}
 
-    def _in_inference(self, raised: Raised) -> AnyRefusal:
+    def _in_inference(self, raised: Raised) -> refusals.AnyRefusal:
         held = (value for frame in raised.frames for _, value in variables(frame.f_locals))
         made = [one for one in held if isinstance(one, torch.Tensor) and one.is_inference()]
         cut = self._cut(made, raised)
@@ -241,7 +226,7 @@ class _Inquiry:
             place = only_inference(raised.frame.f_code) if raised.frame is not None else None
             cut = {"location": place or raised.place}
         cut["reason"] = NoGradient.INFERENCE
-        return WithoutGraph(**raised.at, **cut)
+        return refusals.WithoutGraph(**raised.at, **cut)
 
     def _frozen(self) -> tuple[str, ...]:
         names = self._context.names
@@ -259,7 +244,7 @@ class _Inquiry:
         found = (names.owners[key].name.rpartition(".")[0] for key in held)
         return tuple(sorted({re.sub(r"\.(\d+)", r"[\1]", name) for name in found}))
 
-    def _leaf_written(self, raised: Raised) -> AnyRefusal | None:
+    def _leaf_written(self, raised: Raised) -> refusals.AnyRefusal | None:
         """By an op that raised before any mode could see it: what it writes into has to be read."""
         source = source_of(raised.frame.f_code.co_filename) if raised.frame is not None else None
         if source is None or raised.place is None or raised.frame is None:
@@ -272,38 +257,38 @@ class _Inquiry:
         leaf = _held(holder, raised.frame)
         trained = isinstance(leaf, torch.nn.Parameter) or getattr(leaf, "grad", None) is not None
         name = source.of(holder)
-        return LeafWritten(**raised.at, name=name, trained=trained)
+        return refusals.LeafWritten(**raised.at, name=name, trained=trained)
 
-    def _unreduced(self, raised: Raised) -> AnyRefusal:
+    def _unreduced(self, raised: Raised) -> refusals.AnyRefusal:
         names = self._context.names
         owners = [
             names.owners[key]
             for key, leaf in names.parameters.items()
             if leaf.requires_grad and leaf.grad is None
         ]
-        return Unreduced(
+        return refusals.Unreduced(
             **raised.at,
             parameters=tuple(owner.name for owner in owners),
             location=definition(owners[0].path)[0] if owners else None,
         )
 
-    def _not_scalar(self, raised: Raised) -> AnyRefusal | None:
+    def _not_scalar(self, raised: Raised) -> refusals.AnyRefusal | None:
         root = next((one for one in raised.roots if one.numel() != 1), None)
         if root is None:
             return None
-        return NotScalar(
+        return refusals.NotScalar(
             **raised.at,
             name=self._name(root, raised),
             shape=tuple(root.shape),
             made=self._context.call(root.grad_fn) if root.grad_fn is not None else None,
         )
 
-    def _not_used(self, raised: Raised) -> AnyRefusal | None:
+    def _not_used(self, raised: Raised) -> refusals.AnyRefusal | None:
         reached = leaf_ids(raised.nodes)
         for one in raised.inputs:
             if id(one) in reached or (one.grad_fn is not None and one.grad_fn in raised.nodes):
                 continue
-            found = NotUsed(**raised.at, name=self._name(one, raised), reason=None)
+            found = refusals.NotUsed(**raised.at, name=self._name(one, raised), reason=None)
             if not one.requires_grad:
                 made = self._made_at(one, raised)
                 return replace(found, reason=NoGradient.LEAFLESS, location=made)
@@ -354,15 +339,15 @@ _CHECKS: tuple[tuple[str, Ask], ...] = (
 )
 
 
-def _as_write(one: Noted, *, lasts: bool) -> Write:
+def _as_write(one: Noted, *, lasts: bool) -> refusals.Write:
     frames = tuple(resolve(*frame) for frame in one.site)
-    return Write(one.op, frames[0], frames, "", one.module, one.recorded, lasts)
+    return refusals.Write(one.op, frames[0], frames, "", one.module, one.recorded, lasts)
 
 
-def _as_update(one: Updated) -> Write:
+def _as_update(one: Updated) -> refusals.Write:
     frames = tuple(resolve(*frame) for frame in one.site)
     place, optimizer = frames[0] if frames else None, one.optimizer()
-    return Write("step", place, frames, optimizer=type(optimizer).__name__)
+    return refusals.Write("step", place, frames, optimizer=type(optimizer).__name__)
 
 
 def _name_of(node: Any, frames: Sequence[FrameType]) -> str:

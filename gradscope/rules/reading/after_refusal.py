@@ -2,43 +2,30 @@
 
 from collections.abc import Iterator
 
-from gradscope.facts import (
-    Call,
-    ChangedInPlace,
-    GraphFreed,
-    LeafWritten,
-    Location,
-    NoGradient,
-    NotScalar,
-    NotUsed,
-    Refusal,
-    Shared,
-    Unreduced,
-    WithoutGraph,
-)
+from gradscope.facts import Call, Location, NoGradient, refusals
 from gradscope.facts import requests as ask
 
 _OF_FREED = (ask.ComputeAfterUpdate, ask.KeepGraph)  # mend a graph of which a part is gone
 
 
-def requests(refusal: Refusal) -> Iterator[ask.Request]:
+def requests(refusal: refusals.Refusal) -> Iterator[ask.Request]:
     match refusal:
-        case ChangedInPlace():
+        case refusals.ChangedInPlace():
             yield from _changed(refusal)
-        case GraphFreed(shared=shared):
+        case refusals.GraphFreed(shared=shared):
             yield from _shared(shared, refusal.raised_at)
-        case WithoutGraph(reason=reason, to_learn=modules):
+        case refusals.WithoutGraph(reason=reason, to_learn=modules):
             if reason is NoGradient.FROZEN and modules:
                 yield ask.Thaw(modules)
             yield ask.Reattach(reason)
-        case LeafWritten(name=name, trained=trained):
+        case refusals.LeafWritten(name=name, trained=trained):
             ways = ask.WithoutGrad(), ask.CopyLeaf(name)
             yield from ways if trained else reversed(ways)
-        case Unreduced():
+        case refusals.Unreduced():
             yield ask.FindUnused()
-        case NotScalar():
+        case refusals.NotScalar():
             yield ask.ReduceLoss()
-        case NotUsed(reason=reason, name=name, instead=instead):
+        case refusals.NotUsed(reason=reason, name=name, instead=instead):
             if instead:
                 yield ask.DifferentiateBy(instead)
             if reason:
@@ -47,12 +34,12 @@ def requests(refusal: Refusal) -> Iterator[ask.Request]:
                 yield ask.AllowUnused()
 
 
-def is_carried(shared: Shared | None) -> bool:
+def is_carried(shared: refusals.Shared | None) -> bool:
     """Whether a value of one step was read in the next one, and is made in each."""
     return shared is not None and shared.again and shared.used is not None
 
 
-def _changed(refusal: ChangedInPlace) -> Iterator[ask.Request]:
+def _changed(refusal: refusals.ChangedInPlace) -> Iterator[ask.Request]:
     shared, saved = refusal.shared, refusal.saved
     if shared is not None and (shared.used is not None or is_once(shared, refusal.raised_at)):
         asked = _shared(shared, refusal.raised_at)
@@ -86,12 +73,12 @@ def _is_one_line(written: Location | None, saved: Call | None) -> bool:
     return written is not None and read is not None and written.line == read.line
 
 
-def is_once(shared: Shared, raised_at: Location | None) -> bool:
+def is_once(shared: refusals.Shared, raised_at: Location | None) -> bool:
     """Whether one backward, in a loop, runs for the second time through what was computed once."""
     return not shared.again and shared.once is not None and shared.backward == raised_at
 
 
-def _shared(shared: Shared, raised_at: Location | None) -> Iterator[ask.Request]:
+def _shared(shared: refusals.Shared, raised_at: Location | None) -> Iterator[ask.Request]:
     if is_carried(shared):
         for one in shared.carried:
             yield ask.DetachCarried(one, emptied=one.parts == "list" and one.kept)

@@ -11,20 +11,7 @@ from enum import Enum, auto
 from gradscope.facts import Leaf, Location, Magnitudes, Root, Step, Summed, Update, plural
 from gradscope.facts import requests as ask
 from gradscope.ops.traits import Trait, has
-from gradscope.rules.cutoffs import (
-    FEWEST_STALE,
-    FEWEST_TERMS,
-    FINITE_GROWTH,
-    FINITE_RISES,
-    GROWN,
-    LARGEST_STEP,
-    LEAP,
-    MOVED,
-    RAISED,
-    TURNS_OVER,
-    USUAL_DECAY,
-    USUAL_MOMENTUM,
-)
+from gradscope.rules import cutoffs
 from gradscope.rules.reading.lost import BLIND_TO_SCALE, undivided
 
 
@@ -137,15 +124,16 @@ def is_divergence(
         if any(leaf.remade for leaf in trained) and not any(leaf.stays for leaf in trained):
             return False  # no step was taken from where another one had led
         moved = _growth_of_weights(magnitudes.leaves)
-        least = limit / FINITE_GROWTH if moved >= GROWN else FINITE_GROWTH * limit
-        large = rise.rises >= FINITE_RISES and rise.total >= least
+        factor = cutoffs.FINITE_GROWTH
+        least = limit / factor if moved >= cutoffs.GROWN else factor * limit
+        large = rise.rises >= cutoffs.FINITE_RISES and rise.total >= least
         # Of harder data the weights know nothing.
-        return large and not rise.falls and not 1 / MOVED <= moved <= MOVED
+        return large and not rise.falls and not 1 / cutoffs.MOVED <= moved <= cutoffs.MOVED
     # An overflow in an op that grows slowly is the loop's own growth arriving there. One in `exp`
     # or a division is a cause of its own, whatever came before.
     if any(not has(root.event.op, Trait.GROWS_SLOWLY) for root in roots):
         return False
-    return rise.total >= (limit if rise.rises > 1 else LEAP * limit)
+    return rise.total >= (limit if rise.rises > 1 else cutoffs.LEAP * limit)
 
 
 def by_place(updates: Iterable[Update]) -> Iterable[list[Update]]:
@@ -161,7 +149,7 @@ def never_cleared(magnitudes: Magnitudes) -> Iterator[list[Update]]:
     as well, for each such place."""
     for updates in by_place(magnitudes.updates):
         stale = [update.stale for update in updates[1:] if update.stale is not None]
-        if len(stale) >= FEWEST_STALE and all(stale):
+        if len(stale) >= cutoffs.FEWEST_STALE and all(stale):
             yield updates
 
 
@@ -196,14 +184,14 @@ def overshoot(magnitudes: Magnitudes, rise: Rise, steps: Sequence[Step]) -> Over
     at_rise = next((one for one in updates if one.step >= rise.first), last)
     low, high = first.lr or 0.0, at_rise.lr or 0.0
     if last.momentum >= 1:
-        request = ask.SetOption(last, "momentum", last.momentum, USUAL_MOMENTUM)
+        request = ask.SetOption(last, "momentum", last.momentum, cutoffs.USUAL_MOMENTUM)
         return Overshoot(Setting.MOMENTUM, last, request)
-    if rate * decay > TURNS_OVER:
-        request = ask.SetOption(last, "weight_decay", decay, USUAL_DECAY)
+    if rate * decay > cutoffs.TURNS_OVER:
+        request = ask.SetOption(last, "weight_decay", decay, cutoffs.USUAL_DECAY)
         return Overshoot(Setting.DECAY, last, request)
     if rate < 0:
         return Overshoot(Setting.BELOW_ZERO, last, ask.BoundSchedule(last))
-    if first.optimizer and high > RAISED * low > 0:
+    if first.optimizer and high > cutoffs.RAISED * low > 0:
         return Overshoot(Setting.RAISED, at_rise, ask.BoundSchedule(at_rise, high=high / 2))
     if last.ascends is not None:
         return Overshoot(Setting.ASCENT, last, ask.Descend(last))
@@ -218,7 +206,7 @@ def _accumulated(magnitudes: Magnitudes, steps: Sequence[Step]) -> ask.DivideLos
         return None
     own = (usage for usage in magnitudes.usages if usage.steps_at == last.location)
     found = next(filter(None, (undivided(one, magnitudes, steps) for one in own)), None)
-    return found if found is not None and found.passes >= FEWEST_TERMS else None
+    return found if found is not None and found.passes >= cutoffs.FEWEST_TERMS else None
 
 
 def blamed_sum(total: Summed | None, rise: Rise, update: Update) -> Summed | None:
@@ -236,10 +224,8 @@ def shorter_lr(rise: Rise, lr: float, optimizer: str, leaves: Sequence[Leaf]) ->
     size = math.hypot(*(leaf.start for leaf in trained))
     if optimizer not in BLIND_TO_SCALE or not size:
         return stable
-    return min(
-        stable,
-        float(f"{LARGEST_STEP * size / math.sqrt(sum(leaf.numel for leaf in trained)):.1g}"),
-    )
+    count = sum(leaf.numel for leaf in trained)
+    return min(stable, float(f"{cutoffs.LARGEST_STEP * size / math.sqrt(count):.1g}"))
 
 
 def _growth_of_weights(leaves: Sequence[Leaf]) -> float:

@@ -8,19 +8,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from gradscope.facts import Flat, Growth, Leaf, Leap, Limits, Magnitudes, Steep, Step, Usage
-from gradscope.rules.cutoffs import (
-    CLIPPED,
-    EARLY,
-    EXPLAINED,
-    FADED,
-    FEWEST_REPEATS,
-    HUGE,
-    HUGE_IN_REACH,
-    LAST,
-    LEFT_ALONE,
-    ROOM,
-    STEADY_SHARE,
-)
+from gradscope.rules import cutoffs
 
 
 def explodes(growth: Growth, limits: Limits) -> bool:
@@ -53,11 +41,11 @@ def fades(growth: Growth, limits: Limits) -> bool:
 def is_steady(growth: Growth) -> bool:
     """Whether the repeats share the change: no single one makes most of it."""
     alive = [norm for norm in growth.norms if 0 < norm < math.inf]
-    if len(alive) < FEWEST_REPEATS:
+    if len(alive) < cutoffs.FEWEST_REPEATS:
         return False
     change = abs(math.log(alive[-1] / alive[0]))
     largest = max(abs(math.log(growth.low)), abs(math.log(growth.high)))
-    return largest <= STEADY_SHARE * change
+    return largest <= cutoffs.STEADY_SHARE * change
 
 
 def starved_leaves(magnitudes: Magnitudes, step: int, limits: Limits) -> list[Leaf]:
@@ -91,7 +79,7 @@ def facts_of(growth: Growth) -> dict[str, object]:
 def is_clipped(magnitudes: Magnitudes) -> bool:
     """Whether an optimizer saw smaller gradients than backward left."""
     ratios = (update.clipped for update in magnitudes.updates)
-    return any(ratio is not None and ratio < CLIPPED for ratio in ratios)
+    return any(ratio is not None and ratio < cutoffs.CLIPPED for ratio in ratios)
 
 
 def clip_bound(earlier: tuple[float, ...]) -> float:
@@ -105,16 +93,16 @@ def is_huge(leap: Leap) -> bool:
     it read explain, and whether that came to a leaf."""
     steep = leap.steep
     times = min(leap.carried, steep.slope / (steep.others or 1.0))
-    if steep.in_reach and steep.others is not None and times >= HUGE:
+    if steep.in_reach and steep.others is not None and times >= cutoffs.HUGE:
         return True
     # What is no larger than the numbers that it multiplies with comes of those.
     times = min(times, steep.slope / max(1.0, leap.explained))
     if steep.others is not None:
-        huge = HUGE_IN_REACH if steep.in_reach else HUGE
+        huge = cutoffs.HUGE_IN_REACH if steep.in_reach else cutoffs.HUGE
         return times >= huge and leap.stretch is not None and leap.stretch >= huge
-    is_new = leap.earlier is not None and steep.slope >= HUGE * leap.earlier
-    is_stretched = leap.leaf_stretch is None or leap.leaf_stretch >= HUGE
-    return times >= HUGE and is_stretched and (steep.in_reach or is_new)
+    is_new = leap.earlier is not None and steep.slope >= cutoffs.HUGE * leap.earlier
+    is_stretched = leap.leaf_stretch is None or leap.leaf_stretch >= cutoffs.HUGE
+    return times >= cutoffs.HUGE and is_stretched and (steep.in_reach or is_new)
 
 
 def bound_of(steep: Steep) -> tuple[float | None, float | None]:
@@ -122,10 +110,10 @@ def bound_of(steep: Steep) -> tuple[float | None, float | None]:
     not: just beyond the former, and just short of the latter. None where it was not measured."""
     if steep.near is None or not 0 < steep.near < math.inf:
         return None, None
-    near = 10.0 ** math.ceil(math.log10(ROOM * steep.near) - 1e-3)
+    near = 10.0 ** math.ceil(math.log10(cutoffs.ROOM * steep.near) - 1e-3)
     if steep.far is None:
         return near, None
-    far = 10.0 ** math.floor(math.log10(LEFT_ALONE * steep.far)) if steep.far > 0 else near
+    far = 10.0 ** math.floor(math.log10(cutoffs.LEFT_ALONE * steep.far)) if steep.far > 0 else near
     return (near, far) if near <= far else (None, None)
 
 
@@ -145,19 +133,20 @@ class Faded:
 def faded(usage: Usage, steps: Sequence[Step]) -> Faded | None:
     """None where they last, where the loss has fallen with them, and where no op tells why."""
     flat, norms = usage.flat, dict(usage.norms)
-    if flat is None or len(norms) < EARLY + LAST:
+    if flat is None or len(norms) < cutoffs.EARLY + cutoffs.LAST:
         return None
-    usual = median([*norms.values()][:EARLY])
-    small = [step for step, norm in norms.items() if norm <= FADED * usual]
-    if not usual or not {*[*norms][-LAST:]} <= {*small}:
+    usual = median([*norms.values()][: cutoffs.EARLY])
+    small = [step for step, norm in norms.items() if norm <= cutoffs.FADED * usual]
+    if not usual or not {*[*norms][-cutoffs.LAST :]} <= {*small}:
         return None
     by_step = {one.index: one.loss for one in steps if one.index in norms}
     losses = [loss for loss in by_step.values() if loss is not None]
-    if len(losses) < EARLY + LAST or not min(losses[-LAST:]) > max(losses[:EARLY]):
+    first, end = losses[: cutoffs.EARLY], losses[-cutoffs.LAST :]
+    if len(losses) < cutoffs.EARLY + cutoffs.LAST or not min(end) > max(first):
         return None
     fade = math.log(usual / max(norms[small[0]], math.ulp(0.0)))
     slope = math.log(flat.before / max(flat.slope, math.ulp(0.0))) if flat.before else 0.0
-    if slope < EXPLAINED * fade:
+    if slope < cutoffs.EXPLAINED * fade:
         return None
     last = norms[[*norms][-1]]
     return Faded(usage, flat, usual, last, small[0], (losses[0], losses[-1]))

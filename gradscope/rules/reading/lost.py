@@ -10,17 +10,7 @@ from itertools import pairwise
 
 from gradscope.facts import Leaf, Location, Magnitudes, NoGradient, Step, Trace, Usage
 from gradscope.facts import requests as ask
-from gradscope.rules.cutoffs import (
-    ACCUMULATES,
-    BACKED_OFF,
-    FEWEST,
-    FEWEST_UPDATES,
-    IDLE,
-    MOSTLY,
-    OVERCLIPPED,
-    REGULAR,
-    STILL_RISING,
-)
+from gradscope.rules import cutoffs
 from gradscope.rules.reading.missing import NOT_HELD
 
 _BY_THE_WAY = (NoGradient.SAMPLED, NoGradient.INTEGER, NoGradient.NUMBER, NoGradient.REWRAPPED)
@@ -80,7 +70,7 @@ def _never_steps(usage: Usage, trace: Trace, magnitudes: Magnitudes) -> Lost | N
     if is_asked or is_trained or by_hand or usage.handled or not usage.still:
         return None
     # Whoever adds up gradients and does not clear them may be about to step.
-    if sum(usage.discards) < FEWEST or (magnitudes.updates and trace.ending.at_limit):
+    if sum(usage.discards) < cutoffs.FEWEST or (magnitudes.updates and trace.ending.at_limit):
         return None
     place = next((one.backward_at for one in trace.steps if one.index == usage.last), None)
     return Lost(Loss.NEVER_STEPS, usage, usage.passes, usage.passes, place)
@@ -91,7 +81,7 @@ def _elsewhere(usage: Usage, magnitudes: Magnitudes) -> Lost | None:
     no op has cut the loss off that nobody calls for that."""
     others = tuple(leaf.name for leaf in _unheld(magnitudes))
     is_cut_off = any(one.trained and one.reason in _BY_THE_WAY for one in magnitudes.absences)
-    if is_cut_off or usage.updates < FEWEST or usage.passes or usage.handled or not others:
+    if is_cut_off or usage.updates < cutoffs.FEWEST or usage.passes or usage.handled or not others:
         return None
     return Lost(Loss.ELSEWHERE, usage, usage.updates, usage.updates, others=others)
 
@@ -101,7 +91,7 @@ def _left_out(usage: Usage, magnitudes: Magnitudes) -> Lost | None:
     are: told once, of the optimizer that steps most. Modules in eval mode are there to be used and
     not to be trained."""
     most = max(magnitudes.usages, key=lambda one: one.updates)
-    if usage is not most or usage.updates < FEWEST or usage.handled:
+    if usage is not most or usage.updates < cutoffs.FEWEST or usage.handled:
         return None
     held = {name for one in magnitudes.usages for name in one.held}
     own = [leaf.norms for leaf in magnitudes.leaves if leaf.name in usage.held]
@@ -124,22 +114,23 @@ def _unheld(magnitudes: Magnitudes) -> list[Leaf]:
         leaf
         for leaf in magnitudes.leaves
         if leaf.held_as == "parameter" and not leaf.trained
-        if sum(map(bool, leaf.known)) >= FEWEST and leaf.weight == leaf.start
+        if sum(map(bool, leaf.known)) >= cutoffs.FEWEST and leaf.weight == leaf.start
     ]
 
 
 def _skipped(usage: Usage) -> Lost | None:
     skipping = usage.skipping
-    if skipping is None or skipping.skipped < FEWEST:
+    if skipping is None or skipping.skipped < cutoffs.FEWEST:
         return None
-    if skipping.last < skipping.first and (skipping.skipped < BACKED_OFF or skipping.last > 1):
+    backs_off = skipping.skipped < cutoffs.BACKED_OFF or skipping.last > 1
+    if skipping.last < skipping.first and backs_off:
         return None
     return Lost(Loss.SKIPPED, usage, skipping.skipped, skipping.calls)
 
 
 def _idle(usage: Usage) -> Lost | None:
     idle, of = usage.rates.idle, usage.updates
-    if idle < FEWEST or idle < IDLE * of:
+    if idle < cutoffs.FEWEST or idle < cutoffs.IDLE * of:
         return None
     if usage.rates.peak == 0 and usage.still:
         return Lost(Loss.NO_RATE, usage, idle, of)
@@ -152,19 +143,20 @@ def _overclipped(usage: Usage, magnitudes: Magnitudes) -> Lost | None:
     moved = [one for one in usage.movements if one.lr]
     is_cut = any(
         all(one.kept <= kept and one.moved * usage.rates.peak <= far * abs(one.lr) for one in moved)
-        for kept, far in OVERCLIPPED
+        for kept, far in cutoffs.OVERCLIPPED
     )
     late = {one.location for one in magnitudes.clips}
-    if len(moved) + 1 < FEWEST or not is_cut or moved[-1].clipped_at in late:
+    if len(moved) + 1 < cutoffs.FEWEST or not is_cut or moved[-1].clipped_at in late:
         return None
     return Lost(Loss.OVERCLIPPED, usage, usage.updates, usage.updates)
 
 
 def _rounded(usage: Usage) -> Lost | None:
     moved = [one for one in usage.movements if one.lr and one.pulled]
-    if len(moved) + 1 < FEWEST or any(one.still < MOSTLY * one.pulled for one in moved):
+    has_moved = any(one.still < cutoffs.MOSTLY * one.pulled for one in moved)
+    if has_moved or len(moved) + 1 < cutoffs.FEWEST:
         return None
-    if usage.rates.last >= usage.rates.peak and moved[-1].lr > STILL_RISING * moved[0].lr:
+    if usage.rates.last >= usage.rates.peak and moved[-1].lr > cutoffs.STILL_RISING * moved[0].lr:
         return None
     return Lost(Loss.ROUNDED, usage, moved[-1].still, moved[-1].pulled)
 
@@ -180,7 +172,7 @@ def _thrown_away(usage: Usage, steps: Sequence[Step], usages: Sequence[Usage]) -
         return None
     if not (used and _are_most(alike, usage.cycles) and len(set(usage.discards)) == 1):
         return None
-    if usage.updates < ACCUMULATES or backward_of(usage, steps) is None:
+    if usage.updates < cutoffs.ACCUMULATES or backward_of(usage, steps) is None:
         return None
     return Lost(Loss.THROWN_AWAY, usage, count, count + used, backward_of(usage, steps))
 
@@ -190,9 +182,9 @@ def _used_again(usage: Usage) -> Lost | None:
     longest = max(usage.piles, default=0)
     cleared = [at for at, one in enumerate(usage.piles) if one == 1]
     periods = {after - before for before, after in pairwise(cleared)}
-    if longest < ACCUMULATES or usage.handled or periods != {longest}:
+    if longest < cutoffs.ACCUMULATES or usage.handled or periods != {longest}:
         return None
-    if len(cleared) <= ACCUMULATES or set(usage.cycles) != {1}:
+    if len(cleared) <= cutoffs.ACCUMULATES or set(usage.cycles) != {1}:
         return None
     return Lost(Loss.USED_AGAIN, usage, longest, longest)
 
@@ -200,7 +192,7 @@ def _used_again(usage: Usage) -> Lost | None:
 def _left_over(usage: Usage, steps: Sequence[Step]) -> Lost | None:
     """Stepped after every few passes, of which the last ones of an epoch are too few."""
     passes, times = _commonest(usage.cycles)
-    if passes < ACCUMULATES or times < ACCUMULATES or usage.handled:
+    if passes < cutoffs.ACCUMULATES or times < cutoffs.ACCUMULATES or usage.handled:
         return None
     place = backward_of(usage, steps)
     left = _carried(usage, passes) or _dropped(usage, passes)
@@ -238,7 +230,7 @@ def _commonest(counts: Iterable[int]) -> tuple[int, int]:
 
 
 def _are_most(times: int, counts: Sequence[int]) -> bool:
-    return times >= REGULAR * len(counts)
+    return times >= cutoffs.REGULAR * len(counts)
 
 
 # These divide by the size of the gradient: a loss that is N times larger takes the same steps.
@@ -253,7 +245,7 @@ def undivided(usage: Usage, magnitudes: Magnitudes, steps: Sequence[Step]) -> as
     knows."""
     lengths = set(usage.cycles)
     passes = max(lengths, default=0)
-    if lengths != {passes} or passes < 2 or len(usage.cycles) < FEWEST_UPDATES:
+    if lengths != {passes} or passes < 2 or len(usage.cycles) < cutoffs.FEWEST_UPDATES:
         return None
     if usage.handled or usage.discards or not all(one == 1.0 for one in usage.factors):
         return None

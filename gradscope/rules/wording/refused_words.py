@@ -4,21 +4,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from gradscope.facts import (
-    Call,
-    ChangedInPlace,
-    GraphFreed,
-    LeafWritten,
-    Location,
-    NoGradient,
-    NotScalar,
-    NotUsed,
-    Refusal,
-    Unreduced,
-    WithoutGraph,
-    Write,
-    plural,
-)
+from gradscope.facts import Call, Location, NoGradient, plural, refusals
 from gradscope.ops.traits import Trait, has
 from gradscope.rules.reading.after_refusal import is_carried, is_once
 from gradscope.rules.wording import phrases
@@ -40,11 +26,11 @@ class Told(NamedTuple):
     numbers: tuple[str, ...] = ()
 
 
-def told(refusal: Refusal) -> Told:
+def told(refusal: refusals.Refusal) -> Told:
     return _TOLD[type(refusal)](refusal)
 
 
-def _changed(one: ChangedInPlace) -> Told:
+def _changed(one: refusals.ChangedInPlace) -> Told:
     if one.saved is None:
         return Told(
             "a tensor that backward needs was changed in place",
@@ -105,7 +91,7 @@ def _changed(one: ChangedInPlace) -> Told:
     )
 
 
-def _writer(write: Write | None) -> str:
+def _writer(write: refusals.Write | None) -> str:
     if write is None:
         return "an op"
     if write.optimizer:
@@ -115,7 +101,7 @@ def _writer(write: Write | None) -> str:
     return "an assignment" if has(write.op, Trait.REPLACES) else f"`{phrases.spelled(write.op)}`"
 
 
-def _freed(one: GraphFreed) -> Told:
+def _freed(one: refusals.GraphFreed) -> Told:
     shared = one.shared
     evidence: dict[str, object] = {"reason": "freed", "name": shared.name}
     why = "Backward frees what the ops had saved as soon as it has used it."
@@ -169,7 +155,7 @@ _ENDS = {
 }
 
 
-def _without_graph(one: WithoutGraph) -> Told:
+def _without_graph(one: refusals.WithoutGraph) -> Told:
     words, op = WORDS[one.reason], _op(one.call)
     what = _ENDS.get(one.reason, f"`{phrases.spelled(op)}` cuts it off")
     counted = "0 leaves that the loss depends on"
@@ -193,7 +179,7 @@ def _without_graph(one: WithoutGraph) -> Told:
     )
 
 
-def _leaf(one: LeafWritten) -> Told:
+def _leaf(one: refusals.LeafWritten) -> Told:
     name = _named(one.name, "a leaf")
     how = (
         "An update of a parameter is no part of the graph: it belongs under `torch.no_grad()`."
@@ -209,7 +195,7 @@ def _leaf(one: LeafWritten) -> Told:
     )
 
 
-def _not_scalar(one: NotScalar) -> Told:
+def _not_scalar(one: refusals.NotScalar) -> Told:
     name, shape = _named(one.name, "what is differentiated"), list(one.shape)
     op = phrases.spelled(_op(one.made))
     return Told(
@@ -225,7 +211,7 @@ def _not_scalar(one: NotScalar) -> Told:
     )
 
 
-def _not_used(one: NotUsed) -> Told:
+def _not_used(one: refusals.NotUsed) -> Told:
     name = _named(one.name, "one of the tensors")
     why = "No op between it and the result has read it: another tensor was read in its place, such"
     why, label = (
@@ -249,7 +235,7 @@ def _not_used(one: NotUsed) -> Told:
     )
 
 
-def _unreduced(one: Unreduced) -> Told:
+def _unreduced(one: refusals.Unreduced) -> Told:
     names, count = one.parameters, len(one.parameters)
     return Told(
         f"DistributedDataParallel waits for {plural(count, 'gradient')} that the last backward did"
@@ -267,7 +253,7 @@ def _named(name: str, otherwise: str) -> str:
     return f"`{name}`" if name else otherwise
 
 
-def _at(one: Call | Write | None) -> Location | None:
+def _at(one: Call | refusals.Write | None) -> Location | None:
     return one.location if one is not None else None
 
 
@@ -275,12 +261,12 @@ def _op(call: Call | None) -> str:
     return call.op if call is not None else ""
 
 
-_TOLD: Mapping[type[Refusal], Callable[[Any], Told]] = {
-    ChangedInPlace: _changed,
-    GraphFreed: _freed,
-    WithoutGraph: _without_graph,
-    LeafWritten: _leaf,
-    NotScalar: _not_scalar,
-    NotUsed: _not_used,
-    Unreduced: _unreduced,
+_TOLD: Mapping[type[refusals.Refusal], Callable[[Any], Told]] = {
+    refusals.ChangedInPlace: _changed,
+    refusals.GraphFreed: _freed,
+    refusals.WithoutGraph: _without_graph,
+    refusals.LeafWritten: _leaf,
+    refusals.NotScalar: _not_scalar,
+    refusals.NotUsed: _not_used,
+    refusals.Unreduced: _unreduced,
 }
