@@ -176,7 +176,6 @@ WRONG = HEAD.format("SGD(other.parameters(), lr=1e-2)").replace(
     "opt =", "other = nn.Linear(16, 1)\nopt ="
 )
 WITHOUT_A_PATCH = {
-    "the parameters of another model": (WRONG, "elsewhere", "opt = "),
     "a rate of 0": (HEAD.format("SGD(net.parameters(), lr=0.0)"), "no-rate", "opt = "),
     "a schedule that is 0 throughout": (
         f"{SGD}opt = torch.optim.lr_scheduler.LambdaLR(opt, lambda step: step // 99).optimizer\n",

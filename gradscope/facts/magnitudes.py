@@ -177,6 +177,7 @@ class Absence:
     grad_output: float | None = None
     siblings: bool = False  # others of the same ModuleList, or of a maximum, were used
     packaged: bool = False  # a part of a module that an installed package wrote: a BERT's pooler
+    shape: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

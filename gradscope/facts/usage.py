@@ -105,6 +105,26 @@ class ModeKept:
 
 
 @dataclass(frozen=True, slots=True)
+class Holder:
+    """A module in sight: the expression that reaches it, and those of the leaves in it that had a
+    gradient. The optimizer holds `held` of the `of` parameters in it."""
+
+    text: str
+    leaves: tuple[str, ...]
+    held: int
+    of: int
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The modules that one frame could have given an optimizer, which is made at `place` or by
+    what is called there."""
+
+    place: Location
+    holders: tuple[Holder, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Usage:
     """How one optimizer used the backward passes that gave a gradient to what it holds.
 
@@ -114,9 +134,11 @@ class Usage:
     GradScaler; None where there is none, or nobody knows. `discards`: of how many passes
     the gradients were thrown away, each time that they were cleared unused; `between`: of how many
     in all before each of its first updates, since the one before. `left`: passes after the last.
-    `discarded` and `used` are the first of these passes, by their steps; `last` is the last of all.
+    `discarded` and `used` are the first of these passes, by their steps, `after` the last passes
+    before its first updates, whomever they were for; `last` is the last of all.
 
-    `made` is where the optimizer was, None where nobody saw it; `steps_at` where it steps, and
+    `made` is where the optimizer was, None where nobody saw it, with the `scopes` there, the
+    innermost first; `steps_at` where it steps, and
     `clears_at` where gradients are cleared that it has not used. `handled`: the program has
     computed with gradients itself; `scaled`: by multiplying with a number, at `scaled_at`. `ranks`:
     over how many DistributedDataParallel averages them. `held` are the parameters that had a
@@ -138,7 +160,9 @@ class Usage:
     left: int = 0
     discarded: tuple[int, ...] = ()
     used: tuple[int, ...] = ()
+    after: tuple[int, ...] = ()
     made: Location | None = None
+    scopes: tuple[Scope, ...] = ()
     steps_at: Location | None = None
     clears_at: Location | None = None
     handled: bool = False

@@ -101,7 +101,7 @@ def compare(finding: Finding, before: Seen, after: Seen, *, same: bool, kind: st
     fresh = _new_findings(before, after, kind)
     if fresh:
         return _refuted(verdicts.CauseAppears(cause_of(fresh[0])), fresh[0])
-    left = _left(finding, after.trace, step)
+    left = _left(finding, after, step)
     if left is not None:
         other = next((other for other in after.findings if left in other.symptoms), None)
         return _refuted(verdicts.SymptomRemains(left, cause_of(other) if other else None), other)
@@ -254,10 +254,13 @@ def cause_of(finding: Finding) -> verdicts.Cause:
     return verdicts.Cause(finding.rule, finding.name, line)
 
 
-def _left(finding: Finding, after: Trace, step: int) -> Symptom | None:
-    """A symptom of the finding that the second run shows as well."""
+def _left(finding: Finding, after: Seen, step: int) -> Symptom | None:
+    """A symptom of the finding that the second run shows as well, or says that it has."""
     had = {_hurt(symptom) for symptom in finding.symptoms}
-    return next((s for s in after.symptoms if s.step <= step and _hurt(s) in had), None)
+    shown = (one for one in after.trace.symptoms if one.step <= step)
+    said = (one for other in after.findings for one in other.symptoms)
+    still = (one for one in said if one.trouble is Trouble.UNCHANGED)
+    return next((one for one in (*shown, *still) if _hurt(one) in had), None)
 
 
 def _unexplained(before: Seen, after: Seen, step: int) -> Symptom | None:

@@ -84,6 +84,12 @@ class SlowSchedule(OfUsage):
     """Let the schedule last as long as the training."""
 
 
+class GiveParameters(OfUsage):
+    """Let the optimizer hold the parameters `leaves` in the place of those that it was given."""
+
+    leaves: tuple[str, ...]
+
+
 class KeepScaler(Request):
     """Let a GradScaler keep the scale that it has found."""
 

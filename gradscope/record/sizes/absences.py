@@ -150,6 +150,7 @@ class Absences:
                 continue
             if absence.reason is NoGradient.STALE and in_some_module(key):
                 absence = replace(absence, reason=NoGradient.UNUSED)
+            absence = replace(absence, shape=tuple(leaf.shape))
             yield self._finish(absence, key, self._name(key), key in trained, gone)
 
     def _of_zeros(self, leaves: Sequence[Leaf]) -> Iterator[Absence]:

@@ -23,6 +23,7 @@ from gradscope.record.sizes.clearing import version_of
 from gradscope.record.sizes.clipping import Clip
 from gradscope.record.sizes.crossings import Crossing
 from gradscope.record.sizes.leaves import Leaves, norms_of
+from gradscope.record.sizes.sights import Sight, scopes_of
 
 _ALL = 16  # updates that are all measured; of later ones eight for each doubling of their number
 _MOST_NORMS = 128  # of the gradients of an optimizer
@@ -212,6 +213,8 @@ class Account:
         self.waiting: list[int] = []  # the first passes of those that are pending
         self.discarded: list[int] = []
         self.used: list[int] = []
+        self.after: list[int] = []
+        self.sights: tuple[Sight, ...] = ()
         self.rates = Rates()
         self.schedule: Moves | None = None
         self.skipping: Skipping | None = None
@@ -252,6 +255,8 @@ class Account:
                 self.waiting.append(step)
             if len(self.factors) < SAMPLE:
                 self.factors.append(factor)
+        elif len(self.used) < SAMPLE:
+            self.used.append(step)
 
     def note_cleared(self, site: Site) -> None:
         if self.piled:
@@ -280,6 +285,8 @@ class Account:
             self.piles.append(self.piled)
             self.gaps.append(self.between)
             self.used += self.waiting[: SAMPLE - len(self.used)]
+        if len(self.after) < SAMPLE:
+            self.after.append(step)
         self.between = 0
         self._settle()
         if rate is not None:
@@ -341,7 +348,9 @@ class Account:
             left=self.pending,
             discarded=tuple(self.discarded),
             used=tuple(self.used),
+            after=tuple(self.after),
             made=place_of(self.made),
+            scopes=tuple(scopes_of(self.sights, self.held, leaves)),
             steps_at=place_of(self.steps_at),
             clears_at=place_of(self.clears_at),
             handled=handled,

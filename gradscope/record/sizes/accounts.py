@@ -26,6 +26,7 @@ from gradscope.record.sizes.clipping import Clip
 from gradscope.record.sizes.crossings import Crossing
 from gradscope.record.sizes.leaves import Leaves, Watched, has_memory
 from gradscope.record.sizes.reduction import factor_of_mean
+from gradscope.record.sizes.sights import sights_from
 from gradscope.record.stand_ins import stand_in
 
 _MOST = 16  # optimizers: an inner loop makes them by the thousand
@@ -125,7 +126,10 @@ class Usages:
         return [one for one in self._accounts.values() if one.optimizer() is not None]
 
     def optimizer_made(self, optimizer: Any, frame: FrameType) -> None:
-        self._meet(optimizer, note_site(frame)[0])
+        account = self._meet(optimizer, note_site(frame)[0])
+        if account is not None and self._context.is_between:
+            with shielded(self._context):
+                account.sights = sights_from(frame)
 
     def optimizer_begins(self, work: Work) -> None:
         self._stepping.add(id(work.optimizer))

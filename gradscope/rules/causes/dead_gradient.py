@@ -192,7 +192,8 @@ def _groups(
     for absence in magnitudes.absences:
         call = absence.call
         by_function = absence.reason is NoGradient.FUNCTION and call is not None and call.op in told
-        if starved and absence.missing and absence.trained:
+        is_starved = starved and absence.missing and absence.trained
+        if is_starved and absence.reason is not NoGradient.DETACH:  # which may be a slip
             continue  # told by GS407
         if is_broken_off and absence.reason is NoGradient.UNUSED:
             continue  # it might have been used later

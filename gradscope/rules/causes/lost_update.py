@@ -16,6 +16,7 @@ from gradscope.facts import (
     Trouble,
 )
 from gradscope.facts import requests as ask
+from gradscope.rules.cutoffs import FEWEST
 from gradscope.rules.reading import measurements
 from gradscope.rules.reading.growths import clip_bound
 from gradscope.rules.reading.lost import Loss, Lost, losses
@@ -70,7 +71,7 @@ class LostUpdate(Rule):
             said.why,
             severity=_severity(lost),
             phase=Phase.OPTIMIZER,
-            step=usage.rates.since if lost.how is Loss.IDLE else usage.last,
+            step=_step(lost),
             op="step",
             location=place,
             label=said.label,
@@ -85,6 +86,14 @@ class LostUpdate(Rule):
             symptoms=_symptoms(lost),
             fixes=_fixes(lost),
         )
+
+
+def _step(lost: Lost) -> int:
+    """By which it shows."""
+    usage = lost.usage
+    if lost.how in (Loss.ELSEWHERE, Loss.TWICE):
+        return usage.after[: FEWEST + 1][-1]
+    return usage.rates.since if lost.how is Loss.IDLE else usage.last
 
 
 def _severity(lost: Lost) -> Severity:
@@ -107,7 +116,7 @@ def _places(lost: Lost) -> tuple[Location | None, tuple[tuple[Location, str], ..
     match lost.how:
         case Loss.NEVER_STEPS:
             place, others = lost.backward, (made, (usage.clears_at, "cleared here"))
-        case Loss.ELSEWHERE | Loss.LEFT_OUT:
+        case Loss.ELSEWHERE | Loss.TWICE | Loss.LEFT_OUT:
             place, others = usage.made or usage.steps_at, (made, steps)
         case Loss.SKIPPED:
             place = usage.skipping.location if usage.skipping is not None else None
@@ -140,7 +149,7 @@ def _symptoms(lost: Lost) -> tuple[Symptom, ...]:
     if lost.how in _MOVING:
         return ()
     return tuple(
-        Symptom(Trouble.UNCHANGED, Subject.PARAMETER, usage.last, name)
+        Symptom(Trouble.UNCHANGED, Subject.PARAMETER, _step(lost), name)
         for name in (lost.others or usage.held)
     )
 
@@ -150,7 +159,6 @@ _MOVING = (
     Loss.THROWN_AWAY,
     Loss.USED_AGAIN,
     Loss.LEFT_OVER,
-    Loss.LEFT_OUT,
 )
 _ASKED = {
     Loss.NEVER_STEPS: ask.StepAfterBackward,
@@ -167,8 +175,8 @@ def _fixes(lost: Lost) -> Iterator[Asked]:
         yield _ASKED[lost.how](usage)
         if lost.how is Loss.THROWN_AWAY and usage.cycles[0] > 1:
             yield ask.StepAtTheEnd(usage)  # the passes that begin a cycle may be meant to end one
-    elif lost.how is Loss.ELSEWHERE:
-        yield Fix("graph", "give it the parameters that get a gradient", "unsafe")
+    elif lost.how in (Loss.ELSEWHERE, Loss.TWICE):
+        yield ask.GiveParameters(usage, lost.others)
     elif lost.how is Loss.LEFT_OUT:
         yield Fix("graph", "give them to the optimizer, or freeze them", "unsafe")
     elif lost.how is Loss.NO_RATE:

@@ -13,6 +13,7 @@ from gradscope.facts import requests as ask
 from gradscope.rules import cutoffs
 from gradscope.rules.reading.missing import NOT_HELD
 
+_BY_CALL = (NoGradient.DETACH, NoGradient.NO_GRAD, NoGradient.INFERENCE)
 _BY_THE_WAY = (NoGradient.SAMPLED, NoGradient.INTEGER, NoGradient.NUMBER, NoGradient.REWRAPPED)
 
 
@@ -20,7 +21,8 @@ class Loss(Enum):
     """How the gradients were lost."""
 
     NEVER_STEPS = auto()
-    ELSEWHERE = auto()  # what it holds gets none, and others that nobody holds do
+    ELSEWHERE = auto()  # what it holds gets none, and others that nobody moves by them do
+    TWICE = auto()  # it holds what another one holds, and what its passes are for nobody does
     SKIPPED = auto()  # by a GradScaler
     NO_RATE = auto()  # the rate is 0 from the start
     IDLE = auto()  # it has become 0, or next to it
@@ -50,6 +52,7 @@ def losses(trace: Trace, magnitudes: Magnitudes) -> Iterator[Lost]:
         found = (
             _never_steps(usage, trace, magnitudes)
             or _elsewhere(usage, magnitudes)
+            or _twice(usage, magnitudes)
             or _skipped(usage)
             or _idle(usage)
             or _overclipped(usage, magnitudes)
@@ -77,13 +80,66 @@ def _never_steps(usage: Usage, trace: Trace, magnitudes: Magnitudes) -> Lost | N
 
 
 def _elsewhere(usage: Usage, magnitudes: Magnitudes) -> Lost | None:
-    """It steps, and no pass was for what it holds: tensors that the model still has, and from which
-    no op has cut the loss off that nobody calls for that."""
-    others = tuple(leaf.name for leaf in _unheld(magnitudes))
-    is_cut_off = any(one.trained and one.reason in _BY_THE_WAY for one in magnitudes.absences)
-    if is_cut_off or usage.updates < cutoffs.FEWEST or usage.passes or usage.handled or not others:
+    """It steps, and no pass that it uses was for what it holds: tensors that the model still has,
+    and from which no op has cut the loss off that nobody calls for that."""
+    if usage.updates < cutoffs.FEWEST or usage.used or usage.handled:
+        return None
+    others = tuple(leaf.name for leaf in _unheld(magnitudes)) or _of_another(usage, magnitudes)
+    if not others or _is_cut_off(others, magnitudes):
         return None
     return Lost(Loss.ELSEWHERE, usage, usage.updates, usage.updates, others=others)
+
+
+def _is_cut_off(others: Sequence[str], magnitudes: Magnitudes) -> bool:
+    """Also where nobody is to train `others`: in eval mode, or of the same shapes one by one, as a
+    copy of the model is that its results are compared with."""
+    cut = [one for one in magnitudes.absences if one.trained and one.missing]
+    shapes = Counter(one.shape for one in cut if one.reason in _BY_CALL)
+    theirs = [leaf for leaf in magnitudes.leaves if leaf.name in others]
+    is_copy = shapes == Counter(leaf.shape for leaf in theirs)
+    is_fixed = is_copy or not any(leaf.training for leaf in theirs)
+    return bool(shapes and is_fixed) or any(one.reason in _BY_THE_WAY for one in cut)
+
+
+def _of_another(usage: Usage, magnitudes: Magnitudes) -> tuple[str, ...]:
+    """What gets a gradient in each pass that it steps after, and is moved by others alone. What it
+    holds gets one in other passes: nothing has cut it off."""
+    beside = {
+        name
+        for one in magnitudes.usages
+        if not {*usage.after}.isdisjoint(one.used)
+        for name in one.held
+    }
+    return tuple(
+        leaf.name
+        for leaf in magnitudes.leaves
+        if usage.passes and leaf.trained and leaf.name not in beside and _is_for(usage, leaf)
+    )
+
+
+def _is_for(usage: Usage, leaf: Leaf) -> bool:
+    """Whether each pass that it steps after gives the leaf a gradient, as far as was measured."""
+    norms = [leaf.norms[step] for step in usage.after if step < len(leaf.norms)]
+    return len(norms) >= cutoffs.FEWEST and all(norms[: cutoffs.FEWEST])
+
+
+def _twice(usage: Usage, magnitudes: Magnitudes) -> Lost | None:
+    """It steps, beside another one, what that one holds. Where the passes of both are for what
+    nobody holds, the one that was made later has been given the wrong parameters."""
+    alike = [one for one in magnitudes.usages if one.held and {*one.held} == {*usage.held}]
+    meant = {
+        id(one): tuple(
+            leaf.name for leaf in _unheld(magnitudes) if leaf.training and _is_for(one, leaf)
+        )
+        for one in alike
+        if one.updates >= cutoffs.FEWEST and not one.handled
+    }
+    wrong = [one for one in alike if meant.get(id(one))]
+    are_used = len(meant) > 1 and all(one.used for one in alike)
+    if not are_used or not wrong or wrong[-1] is not usage:
+        return None
+    of = usage.updates
+    return Lost(Loss.TWICE, usage, of, of, others=meant[id(usage)])
 
 
 def _left_out(usage: Usage, magnitudes: Magnitudes) -> Lost | None:
@@ -91,7 +147,7 @@ def _left_out(usage: Usage, magnitudes: Magnitudes) -> Lost | None:
     are: told once, of the optimizer that steps most. Modules in eval mode are there to be used and
     not to be trained."""
     most = max(magnitudes.usages, key=lambda one: one.updates)
-    if usage is not most or usage.updates < cutoffs.FEWEST or usage.handled:
+    if usage is not most or usage.updates < cutoffs.FEWEST or usage.handled or not usage.used:
         return None
     held = {name for one in magnitudes.usages for name in one.held}
     own = [leaf.norms for leaf in magnitudes.leaves if leaf.name in usage.held]

@@ -25,10 +25,17 @@ _WORDS = {
         "no step follows",
     ),
     Loss.ELSEWHERE: Words(
-        "no parameter of `{optimizer}` gets a gradient, and {others} that no optimizer holds",
-        "In {of} steps, no backward pass reached what this optimizer was given. The passes reached"
-        " other parameters, which nothing moves: they stay as they were initialised.",
+        "no parameter of `{optimizer}` gets a gradient, and {others} that it does not hold",
+        "In {of} steps, no backward pass before them reached what this optimizer was given. The"
+        " passes reached other parameters, which no step after them moves.",
         "is given other parameters than those of the loss",
+    ),
+    Loss.TWICE: Words(
+        "{others} in each pass of `{optimizer}`, which is given what another optimizer holds",
+        "Two optimizers step along the gradients of the same parameters ({held}). The passes before"
+        " the steps of this one reach others, which no optimizer holds: they stay as they were"
+        " initialised.",
+        "is given what another optimizer holds",
     ),
     Loss.SKIPPED: Words(
         "the scaler has skipped the last {passes} of {of} steps of `{optimizer}`",
@@ -133,8 +140,8 @@ def words(lost: Lost) -> Words:
 
 def numbers(lost: Lost) -> Iterator[str]:
     usage = lost.usage
-    if lost.how is Loss.ELSEWHERE:
-        yield f"get a gradient, and are held by no optimizer: {phrases.listed(lost.others)}"
+    if lost.how in (Loss.ELSEWHERE, Loss.TWICE):
+        yield f"get a gradient, and are not held: {phrases.listed(lost.others)}"
     if lost.how in (Loss.NO_RATE, Loss.IDLE, Loss.ROUNDED):
         yield f"lr {number(usage.rates.peak, 3)} at most, {number(usage.rates.last, 3)} at last"
     if lost.how is Loss.ROUNDED:
@@ -153,7 +160,7 @@ def numbers(lost: Lost) -> Iterator[str]:
 
 
 def _others(lost: Lost) -> str:
-    what = "a gradient" if lost.how is Loss.LEFT_OUT else "one"
+    what = "one" if lost.how is Loss.ELSEWHERE else "a gradient"
     return plural(len(lost.others), f"parameter gets {what}", f"parameters get {what}")
 
 

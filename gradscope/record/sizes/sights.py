@@ -1,0 +1,75 @@
+"""The modules that the frames which make an optimizer could have given it."""
+
+import weakref
+from collections.abc import Iterator, Sequence
+from types import CodeType, FrameType
+from typing import NamedTuple
+
+import torch
+
+from gradscope.facts import Holder, Scope
+from gradscope.record.held import reached_from
+from gradscope.record.sites import Site, place_of, user_frames
+from gradscope.record.sizes.leaves import Leaves
+
+_FRAMES = 3  # the one that makes it, and who calls that
+_MOST = 64  # modules of a frame
+_DEEPEST = 2  # modules inside of one that has a name
+
+
+class Sight(NamedTuple):
+    """Of one frame, at the instruction that it is at."""
+
+    at: tuple[CodeType, int]
+    modules: tuple[tuple[str, weakref.ref[torch.nn.Module]], ...]
+
+
+def sights_from(frame: FrameType | None) -> tuple[Sight, ...]:
+    """Of the innermost frames of the user's."""
+    return tuple(
+        Sight((one.f_code, one.f_lasti), tuple(_modules_of(one)))
+        for one in user_frames(frame)[:_FRAMES]
+    )
+
+
+def _modules_of(frame: FrameType) -> Iterator[tuple[str, weakref.ref[torch.nn.Module]]]:
+    seen: set[int] = set()
+    scopes = [frame.f_locals, frame.f_globals]
+    for scope in scopes[: 1 if scopes[0] is scopes[1] else 2]:
+        for name, value, _ in reached_from(scope):
+            if not issubclass(type(value), torch.nn.Module):
+                continue
+            for text, module in _inside(name, value, _DEEPEST):
+                if id(module) not in seen and len(seen) < _MOST:
+                    seen.add(id(module))
+                    yield text, weakref.ref(module)
+
+
+def _inside(
+    name: str, module: torch.nn.Module, depth: int
+) -> Iterator[tuple[str, torch.nn.Module]]:
+    yield name, module
+    for key, child in module.named_children() if depth else ():
+        text = f"{name}.{key}" if key.isidentifier() else f"{name}[{key}]"
+        if key.isidentifier() or isinstance(module, torch.nn.Sequential | torch.nn.ModuleList):
+            yield from _inside(text, child, depth - 1)
+
+
+def scopes_of(sights: Sequence[Sight], held: set[int], leaves: Leaves) -> Iterator[Scope]:
+    """With what has become known of the leaves; `held` are the optimizer's, by id."""
+    for sight in sights:
+        site: Site = (sight.at,)
+        if (place := place_of(site)) is not None:
+            holders = (_holder(text, module(), held, leaves) for text, module in sight.modules)
+            yield Scope(place, tuple(one for one in holders if one is not None))
+
+
+def _holder(
+    text: str, module: torch.nn.Module | None, held: set[int], leaves: Leaves
+) -> Holder | None:
+    parameters = list(module.parameters()) if module is not None else []
+    if not parameters:
+        return None
+    names = (leaves.names.get(id(one)) for one in parameters)
+    known = tuple(one for one in names if one is not None and any(leaves.watched[one].norms))
+    return Holder(text, known, sum(id(one) in held for one in parameters), len(parameters))
