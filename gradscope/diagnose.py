@@ -97,7 +97,7 @@ def _ways_back(symptom: Symptom, events: dict[int, Event]) -> Iterator[tuple[Eve
 
 def _explaining(symptom: Symptom, ways: list[tuple[Event, ...]]) -> list[tuple[Event, ...]]:
     """The ways that tell why: beside the op that made a NaN, an intentional inf is not at fault."""
-    born = [way for way in ways if way[0].kind is not Kind.MINTED]
+    born = [way for way in ways if way[0].kind is not Kind.CONSTANT]
     return born if born and symptom.trouble is Trouble.NAN else ways
 
 
@@ -114,7 +114,7 @@ def _is_intentional(event: Event, events: dict[int, Event]) -> bool:
     waiting, seen = [event], {event.id}
     while waiting:
         one = waiting.pop()
-        if one.kind is Kind.MINTED:
+        if one.kind is Kind.CONSTANT:
             continue
         sources = [events[id] for id in one.sources if id in events]
         if one.kind is not Kind.PROPAGATION or one.phase is not Phase.FORWARD or not sources:

@@ -614,7 +614,7 @@ class TestProvenance:
     def test_an_address_that_is_reused_is_another_memory(self):
         provenance = Provenance()
         first = torch.ones(1000)
-        provenance.mark(first, 7, innocent=False)
+        provenance.mark(first, 7, intended=False)
         key = first.untyped_storage()._cdata
         del first
 

@@ -160,7 +160,7 @@ CAUSES = {
         ["inf-arithmetic"],
     ),
     "a meant inf that reaches the loss": (
-        root(event("masked_fill", Kind.MINTED, id=1, output=tensor("output", -INF))),
+        root(event("masked_fill", Kind.CONSTANT, id=1, output=tensor("output", -INF))),
         ["inf-arithmetic"],
     ),
     "gradients of both signs": (
@@ -371,8 +371,8 @@ def test_weights_that_are_all_masked_are_no_underflow():
 
 
 def test_a_logsumexp_of_meant_infs_is_where_the_trouble_is():
-    minted = event("masked_fill", Kind.MINTED, id=1)
-    finding = explain(root(minted, event("logsumexp", Kind.PROPAGATION)))[0]
+    constant = event("masked_fill", Kind.CONSTANT, id=1)
+    finding = explain(root(constant, event("logsumexp", Kind.PROPAGATION)))[0]
 
     assert (finding.name, finding.op) == ("all-masked-softmax", "logsumexp")
 
@@ -544,7 +544,7 @@ def test_a_place_in_another_file_is_named_with_it():
     assert phrases.line(Call(op="relu"), near) == ""
 
 
-@pytest.mark.parametrize("first", [Kind.MINTED, Kind.BIRTH])
+@pytest.mark.parametrize("first", [Kind.CONSTANT, Kind.BIRTH])
 def test_a_meant_inf_is_known_through_any_number_of_copies(first):
     """Of a long recurrence, each step with two ways back: no recursion, and no way taken twice."""
     copies = (
@@ -557,4 +557,4 @@ def test_a_meant_inf_is_known_through_any_number_of_copies(first):
 
     (found,) = find_roots(trace)
 
-    assert found.event.id == (3000 if first is Kind.MINTED else 0)
+    assert found.event.id == (3000 if first is Kind.CONSTANT else 0)

@@ -72,7 +72,7 @@ class Kind(StrEnum):
     PROPAGATION = "propagation"  # non-finite in, non-finite out
     KILL = "kill"  # non-finite in, finite out
     REVIVAL = "revival"  # finite grad_output, but a saved tensor holds what a kill had hidden
-    MINTED = "minted"  # made from a Python constant: `masked_fill(mask, -inf)`
+    CONSTANT = "constant"  # made from a Python constant: `masked_fill(mask, -inf)`
     SOURCE = "source"  # came into the program from outside: data, a parameter, a literal
     RECEIVED = "received"  # came from another rank, by a collective
     UNINITIALIZED = "uninitialized"  # read from memory that nothing had written

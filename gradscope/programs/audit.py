@@ -39,36 +39,36 @@ _system: Any = platform
 _ASKING = _system._Processor.from_subprocess.__code__
 
 
-class _Aside(threading.local):
+class _OwnWork(threading.local):
     depth = 0
 
 
-_aside = _Aside()
+_own_work = _OwnWork()
 
 
 @contextmanager
-def aside() -> Any:
+def own_work() -> Any:
     """What runs inside is ours, and not the program's: it is neither noted nor redirected."""
-    _aside.depth += 1
+    _own_work.depth += 1
     try:
         yield
     finally:
-        _aside.depth -= 1
+        _own_work.depth -= 1
 
 
-def is_aside() -> bool:
-    return _aside.depth > 0
+def is_own_work() -> bool:
+    return _own_work.depth > 0
 
 
-def not_aside(function: Callable[..., Any]) -> Callable[..., Any]:
+def as_the_program(function: Callable[..., Any]) -> Callable[..., Any]:
     """A function of the program's that is called from within."""
 
     def call(*args: Any) -> Any:
-        before, _aside.depth = _aside.depth, 0
+        before, _own_work.depth = _own_work.depth, 0
         try:
             return function(*args)
         finally:
-            _aside.depth = before
+            _own_work.depth = before
 
     return call
 
@@ -144,16 +144,16 @@ class Effects:
         return path
 
     def _hear(self, event: str, handler: Callable[..., None], args: tuple[Any, ...]) -> None:
-        if _aside.depth:
+        if _own_work.depth:
             return
-        _aside.depth += 1
+        _own_work.depth += 1
         try:
             if event == "open" or sys._getframe(2).f_code not in _CACHING:
                 handler(*args)
         except Exception:
             return  # the program's call must not fail for want of a note on it
         finally:
-            _aside.depth -= 1
+            _own_work.depth -= 1
 
     def _opens(self, path: Any, mode: Any, flags: int) -> None:
         if flags & OPENS_TO_WRITE and sys._getframe(3).f_code not in _CACHING:
@@ -320,7 +320,7 @@ def _watch_starts(names: list[str], starts: Callable[[Any], None]) -> None:
         names.append(process.name)
         method = getattr(process, "_start_method", None) or multiprocessing.get_start_method()
         if method != "fork":
-            with aside():
+            with own_work():
                 starts([process.name])
         start(process)
 

@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 from gradscope.errors import CTRL_C, GradscopeError
 from gradscope.facts import Effect, Ending, Hurdle, Trace
 from gradscope.programs import native, redirect, streams
-from gradscope.programs.audit import Effects, aside
+from gradscope.programs.audit import Effects, own_work
 from gradscope.programs.channel import Channel, ChildFault, Final, NoAnswer, Progress
 from gradscope.programs.endings import ending_of, has_users_frames, is_ours, tell_hook, trimmed
 from gradscope.programs.load import files_of, install, run_script
@@ -115,7 +115,7 @@ class Messenger:
 
     def _write_kept(self) -> None:
         if self._keeping is not None and self._tape is not None:
-            with aside():
+            with own_work():
                 store.write(self._tape, Path(self._keeping.folder), self._keeping.target)
 
     def _between_steps(self, observation: Observation) -> None:
@@ -137,7 +137,7 @@ class Messenger:
         if self._overlay is None:
             return True
         try:
-            with aside():
+            with own_work():
                 self._overlay.remember()
                 return not os.listdir(self._overlay.temporary)  # others have them under their names
         except OSError:
@@ -148,7 +148,7 @@ class Messenger:
         self._channel.repeat(Connection(woken.carried.messages, readable=False))
         try:
             faulthandler.enable(woken.carried.deaths, all_threads=False)
-            with aside(), self._channel.modules.found():
+            with own_work(), self._channel.modules.found():
                 asked = woken.question()
                 self._repeat = asked.repeat
                 if self._snapshots is not None:
@@ -184,7 +184,7 @@ class Messenger:
             self._channel.close(ChildFault(traceback.format_exc()))
 
     def before_fork(self) -> None:
-        if self._snapshots is not None and not self.observation.context.is_aside:
+        if self._snapshots is not None and not self.observation.context.is_experiment:
             self._snapshots.before_fork()
 
     def _may_not(self, effect: Effect) -> None:
@@ -217,7 +217,7 @@ class Messenger:
         self._write_kept()
         steps: tuple[int, ...] = ()
         if self._snapshots is not None:
-            with aside():
+            with own_work():
                 self._snapshots.batches.fetch()
             steps, trace = self._snapshots.steps, replace(trace, hurdle=self._snapshots.hurdle)
         imported = tuple(name for name in SLOW_MODULES if name in sys.modules)

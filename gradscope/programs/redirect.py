@@ -21,7 +21,13 @@ from multiprocessing import process
 from typing import Any
 
 from gradscope.programs import native
-from gradscope.programs.audit import OPENS_TO_WRITE, aside, is_aside, is_special, not_aside
+from gradscope.programs.audit import (
+    OPENS_TO_WRITE,
+    as_the_program,
+    is_own_work,
+    is_special,
+    own_work,
+)
 from gradscope.programs.overlay import Overlay
 
 _ONLY_READS = frozenset("rbtU")
@@ -90,26 +96,26 @@ class _Redirected:
             yield getattr(os, name), self._mapped(getattr(os, name), overlay.read, follow=False)
         for name in filter(partial(hasattr, os), _CHANGING):
             yield getattr(os, name), self._mapped(getattr(os, name), overlay.write)
-        yield os.mkdir, _unless_aside(os.mkdir, partial(self._make, os.mkdir))
-        yield os.rmdir, _unless_aside(os.rmdir, partial(self._remove, overlay.remove_folder))
+        yield os.mkdir, _unless_own_work(os.mkdir, partial(self._make, os.mkdir))
+        yield os.rmdir, _unless_own_work(os.rmdir, partial(self._remove, overlay.remove_folder))
         for name in ("remove", "unlink"):
             original = getattr(os, name)
-            yield original, _unless_aside(original, partial(self._remove, overlay.remove))
+            yield original, _unless_own_work(original, partial(self._remove, overlay.remove))
         for name in ("rename", "replace"):
-            yield getattr(os, name), _unless_aside(getattr(os, name), self._rename)
-        yield os.symlink, _unless_aside(os.symlink, partial(self._symlink, os.symlink))
-        yield os.link, _unless_aside(os.link, partial(self._link, os.link))
+            yield getattr(os, name), _unless_own_work(getattr(os, name), self._rename)
+        yield os.symlink, _unless_own_work(os.symlink, partial(self._symlink, os.symlink))
+        yield os.link, _unless_own_work(os.link, partial(self._link, os.link))
 
     def place(self, of: Callable[[str], str]) -> _Any:
         """Where a native reader or writer finds a file; `of` is the overlay's `read` or `write`."""
-        return _unless_aside(lambda path: path, lambda path: of(self._resolved(path)))
+        return _unless_own_work(lambda path: path, lambda path: of(self._resolved(path)))
 
     def _open(self, original: _Any) -> _Any:
         @wraps(original)
         def open(path: Any, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> Any:
             if self._is_left_alone(path, flags & OPENS_TO_WRITE):
                 return original(path, flags, mode, dir_fd=dir_fd)
-            with aside(), _told_of(path):
+            with own_work(), _told_of(path):
                 return self._opened(original, self._resolved(path, dir_fd), flags, mode)
 
         return open
@@ -148,8 +154,8 @@ class _Redirected:
             text = (mode, buffering, encoding, errors, newline, closefd)
             if self._is_left_alone(file, writes):
                 return original(file, *text, opener)
-            with aside():
-                return original(file, *text, opened if opener is None else not_aside(opener))
+            with own_work():
+                return original(file, *text, opened if opener is None else as_the_program(opener))
 
         return open
 
@@ -157,9 +163,9 @@ class _Redirected:
         @wraps(original)
         def connect(database: Any, *args: Any, **kwargs: Any) -> Any:
             name = os.fsdecode(database)
-            if is_aside() or name in ("", ":memory:") or name.startswith("file:"):
+            if is_own_work() or name in ("", ":memory:") or name.startswith("file:"):
                 return original(database, *args, **kwargs)
-            with aside(), _told_of(database):
+            with own_work(), _told_of(database):
                 place = self._overlay.write(self._resolved(database))
                 return original(place, *args, **kwargs)
 
@@ -178,7 +184,7 @@ class _Redirected:
             folder = "." if path is None else path
             if self._is_left_alone(folder, False):
                 return original(folder)
-            with aside(), _told_of(folder):
+            with own_work(), _told_of(folder):
                 full = self._resolved(folder)
                 as_named = full == os.path.abspath(os.fsdecode(folder))
                 if as_named and not self._overlay.is_mixed(full):
@@ -193,7 +199,7 @@ class _Redirected:
             folder = "." if path is None else path
             if self._is_left_alone(folder, False):
                 return original(folder)
-            with aside(), _told_of(folder):
+            with own_work(), _told_of(folder):
                 names = self._overlay.names(self._resolved(folder))
             return list(map(os.fsencode, names)) if isinstance(folder, bytes) else names
 
@@ -206,7 +212,7 @@ class _Redirected:
         def call(path: Any, *args: Any, **kwargs: Any) -> Any:
             if self._is_left_alone(path, writes):
                 return original(path, *args, **kwargs)
-            with aside(), _told_of(path):
+            with own_work(), _told_of(path):
                 links = follow and kwargs.get("follow_symlinks", True)
                 full = self._resolved(path, kwargs.pop("dir_fd", None), follow=links)
                 return original(place(full), *args, **kwargs)
@@ -242,7 +248,7 @@ class _Redirected:
     def _is_left_alone(self, path: Any, writes: object) -> bool:
         """What is asked by ourselves, or is open already; and what is read before anything was
         written."""
-        return is_aside() or isinstance(path, int) or not (writes or self._overlay.is_used)
+        return is_own_work() or isinstance(path, int) or not (writes or self._overlay.is_used)
 
     def _resolved(self, path: Any, dir_fd: int | None = None, *, follow: bool = True) -> str:
         """The one name of what a path leads to; of a link itself where it is not followed."""
@@ -315,14 +321,14 @@ class _Entries:
         self._entries = iter(())
 
 
-def _unless_aside(original: _Any, instead: _Any) -> _Any:
+def _unless_own_work(original: _Any, instead: _Any) -> _Any:
     """Calls `instead` for the program, and the original for our own code."""
 
     @wraps(original)
     def call(*args: Any, **kwargs: Any) -> Any:
-        if is_aside():
+        if is_own_work():
             return original(*args, **kwargs)
-        with aside(), _told_of(args[0] if args else next(iter(kwargs.values()), None)):
+        with own_work(), _told_of(args[0] if args else next(iter(kwargs.values()), None)):
             return instead(*args, **kwargs)
 
     return call

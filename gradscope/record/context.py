@@ -31,7 +31,7 @@ class RunContext:
         self.step = 0  # backward passes that were steps, so far
         self.updates: int | None = None  # by optimizers, so far; None without one
         self.nested = 0  # backward passes that run: a reentrant checkpoint has one in another
-        self.is_aside = False  # what runs is an experiment of ours, and no step of the program
+        self.is_experiment = False  # what runs is an experiment of ours, and no step of the program
         self.halted = False  # the program is to end: raise at the next op
         self.halt_again: Callable[[], None] = lambda: None
         self.notes: list[str] = []  # what could not be observed, one sentence each
@@ -49,21 +49,21 @@ class RunContext:
     @property
     def is_blind(self) -> bool:
         """Whether what runs is not to be looked at, neither steps nor ops."""
-        return self.halted or self.is_aside
+        return self.halted or self.is_experiment
 
     @property
     def is_between(self) -> bool:
         """Whether the program runs, and no backward pass of its."""
-        return not (self.nested or self.is_aside)
+        return not (self.nested or self.is_experiment)
 
     @contextmanager
-    def aside(self) -> Iterator[None]:
+    def experiment(self) -> Iterator[None]:
         """What runs inside is no step of the program."""
-        before, self.is_aside = self.is_aside, True
+        before, self.is_experiment = self.is_experiment, True
         try:
             yield
         finally:
-            self.is_aside = before
+            self.is_experiment = before
 
     def shielded(self, what: str, look: Callable[..., None], *args: Any) -> None:
         """A fault of ours must not become the program's: it costs what we would have said."""

@@ -97,7 +97,7 @@ class Compiled:
 
             result = original(*args, **kwargs)
             if getattr(utils, "_in_hop_compile", bool)():  # torch 2.6 does not tell
-                # `torch.cond` and its kin capture their branches so, and cannot run otherwise.
+                # `torch.cond` and others like it capture their branches so: there is no other way.
                 return _as_ever(result)
             if self.first is None:
                 self.first, _ = note_site(sys._getframe(1))

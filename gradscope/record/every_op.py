@@ -140,7 +140,7 @@ class EveryOp:
         """The step before which, as far as is known, no other has to be looked at in full, nor
         what became of something bad."""
         is_waited_for = self.symptoms.are_waiting or self.symptoms.confirmed
-        is_calm = not (is_waited_for or self.context.provenance.holds_guilty())
+        is_calm = not (is_waited_for or self.context.provenance.holds_unintended())
         return self.depth.due_after(self.context.step) if is_calm else 0
 
     def optimizer_begins(self, work: Work) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from gradscope.record.sites import USER, kind_of_file, user_frames
+from gradscope.record.sites import OURS, USER, kind_of_file, user_frames
 
 _MANY = 200  # entries of a container that are looked through
 _DEEPEST = 3  # holders between a variable and a module: `trainer.parts["nets"][0]`
@@ -41,7 +41,10 @@ def parts_of(name: str, value: Any) -> Iterator[tuple[str, Any]]:
     elif not isinstance(value, type | torch.Tensor):
         attributes = getattr(value, "__dict__", None)
         if type(value).__module__ not in ("builtins", "torch") and isinstance(attributes, dict):
-            hidden = "_" if _is_installed(type(value)) else ()  # which nobody would write
+            origin = _origin(type(value))
+            if origin == OURS:
+                return  # a `watch` holds what the program does, by names that are not the program's
+            hidden = "_" if origin != USER else ()  # which nobody would write
             found = [
                 (key, one)
                 for key, one in attributes.items()
@@ -50,9 +53,10 @@ def parts_of(name: str, value: Any) -> Iterator[tuple[str, Any]]:
             yield from ((f"{name}.{key}", one) for key, one in found)
 
 
-def _is_installed(kind: type) -> bool:
+def _origin(kind: type) -> int:
+    """Whose file defines a class: `USER` also where there is none, as in a notebook."""
     file = getattr(sys.modules.get(kind.__module__), "__file__", None)
-    return file is not None and kind_of_file(file) != USER
+    return USER if file is None else kind_of_file(file)
 
 
 def held_as(

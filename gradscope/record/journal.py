@@ -1,7 +1,7 @@
 """What the recorder writes down while the program runs: calls of the forward pass, and events.
 
-A call is noted for every op that made an autograd node, because the op may turn out guilty only
-in backward. An event is noted only where a non-finite value is taken or given.
+A call is noted for every op that made an autograd node, because only backward may show that the op
+is the cause. An event is noted only where a non-finite value is taken or given.
 """
 
 import ast
@@ -59,7 +59,7 @@ class Raw:
     node: Any = None  # the running autograd node (backward)
     node_seq: int | None = None
     blame: Note | None = None
-    innocent: bool = False
+    intended: bool = False
     cancels: bool = False  # a sum of gradients in which inf met -inf
     in_graph: bool = False  # the result requires grad
 

@@ -156,7 +156,7 @@ class Observation:
         context, ops = self.context, self.ops
         if context.halted:
             self._halt_again()
-        if context.is_aside or (ops is not None and ops.mode.capturing):
+        if context.is_experiment or (ops is not None and ops.mode.capturing):
             return engine(one)
         if not context.nested:
             self.sizes.begin_backward(one)
@@ -182,7 +182,7 @@ class Observation:
         context, ops = self.context, self.ops
         return (
             context.step + 1 < self._calm_until
-            and not (context.nested or context.is_aside)
+            and not (context.nested or context.is_experiment)
             and ops is not None
             and not ops.depth.is_full
             and not (self.functions is not None and self.functions.found)

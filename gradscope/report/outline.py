@@ -136,12 +136,12 @@ def _finding(
     yield Prose(finding.message)
     if found := marks(finding):
         yield Code(tuple(frame(found, gutter_of(found), options)))
-    for parts in said_of(finding, shown):
+    for parts in parts_about(finding, shown):
         yield from parts
     yield Prose(f"More: `gradscope explain {finding.rule}`", "dim")
 
 
-def said_of(finding: Finding, shown: frozenset[str]) -> tuple[Iterator[Part], ...]:
+def parts_about(finding: Finding, shown: frozenset[str]) -> tuple[Iterator[Part], ...]:
     """Why, the fix to show in full, and all the rest. `shown` are the patches that stand above."""
     return _why(finding), _cure(finding, shown), _rest(finding)
 

@@ -14,7 +14,7 @@ from gradscope.facts import Finding, Report, Summary, plural
 from gradscope.report import closing, sentences
 from gradscope.report.diffs import DOTS, changes, folded, numbered
 from gradscope.report.frames import frame, gutter_of, header, lines_shown, marks
-from gradscope.report.outline import Cell, Code, Listed, Part, Prose, Table, said_of
+from gradscope.report.outline import Cell, Code, Listed, Part, Prose, Table, parts_about
 from gradscope.report.printable import (
     Line,
     Segment,
@@ -140,7 +140,7 @@ def _finding(
     gutter = max([gutter_of(found), *(len(str(number)) for number in numbers)])
     head = [*_headline(finding, options), *(frame(found, gutter, options) if found else ())]
     known = lines_shown(found, options)
-    said = (_lines(parts, gutter, options, known) for parts in said_of(finding, shown))
+    said = (_lines(parts, gutter, options, known) for parts in parts_about(finding, shown))
     why, cure, rest = map(list, said)
     yield from head
     yield from (*why, *cure) if len(head) + len(why) + len(cure) <= HEAD else (*cure, *why)

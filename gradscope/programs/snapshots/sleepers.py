@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from gradscope.facts import Hurdle
-from gradscope.programs.audit import aside
+from gradscope.programs.audit import own_work
 from gradscope.programs.snapshots.files import OpenFile, open_files, streams
 from gradscope.programs.snapshots.loaders import (
     Batches,
@@ -159,7 +159,7 @@ class Snapshots:
         the copy, which comes back from here once it is asked something, what it was asked."""
         began = time.thread_time()
         self._bury(os.WNOHANG)
-        with aside():
+        with own_work():
             ours = {*ours, *self._ours, *(one.control.fileno() for one in self._alive)}
             ours |= self.batches.descriptors()
             files = open_files(ours, self.given)

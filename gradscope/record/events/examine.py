@@ -108,26 +108,26 @@ class Examiner:
         raw.fact = replace(raw.fact, sources=self._sources(op, raw, written, stained))
         self.origins.accuse_data(op, raw)
         raw.fact = replace(raw.fact, kind=self._kind(op, raw, stained, output, values))
-        if raw.fact.kind is Kind.MINTED:
+        if raw.fact.kind is Kind.CONSTANT:
             raw.blame = self._caller(raw)
         filled = self.origins.filled_parameter(raw, written)
         if filled is not None:
             raw.fact, output = replace(raw.fact, kind=Kind.SOURCE, phase=Phase.DATA), filled
-        raw.innocent = self._is_innocent(raw, values)
+        raw.intended = self._is_intended(raw, values)
         raw.cancels = _cancels(op, raw, written, values)
         if context.journal.add(raw) is None:
             # There is no room for another event: what comes of these values goes back to the last.
             for tensor, source in itertools.product(bad, raw.fact.sources[:1]):
-                context.provenance.mark(tensor, source, innocent=raw.innocent)
-            context.bad_in_step |= not raw.innocent
+                context.provenance.mark(tensor, source, intended=raw.intended)
+            context.bad_in_step |= not raw.intended
             return
         for tensor in bad:
-            context.provenance.mark(tensor, raw.fact.id, innocent=raw.innocent)
+            context.provenance.mark(tensor, raw.fact.id, intended=raw.intended)
         self._measure(op, raw, written, output, values)
         if raw.node is not None:
             op.running.events.append(raw)
         # No inf that an optimizer writes is meant.
-        context.bad_in_step |= not raw.innocent or context.in_optimizer
+        context.bad_in_step |= not raw.intended or context.in_optimizer
         self.on_bad_result(raw, written)
 
     def _sources(
@@ -149,14 +149,14 @@ class Examiner:
         output: torch.Tensor,
         values: torch.Tensor,
     ) -> None:
-        guilty = raw.fact.kind in (Kind.BIRTH, Kind.REVIVAL, Kind.SOURCE)
+        unintended = raw.fact.kind in (Kind.BIRTH, Kind.REVIVAL, Kind.SOURCE)
         if (
-            guilty or (raw.fact.kind is Kind.MINTED and not raw.innocent)
+            unintended or (raw.fact.kind is Kind.CONSTANT and not raw.intended)
         ) and self.detailed < _DETAILED:
             self.detailed += 1
             old = {id(written[0]): op.before} if op.before is not None and written else {}
             measure.describe(raw, op, old, output, self.context)
-        elif raw.fact.kind is Kind.MINTED:
+        elif raw.fact.kind is Kind.CONSTANT:
             measure.describe_briefly(raw, output, values)
 
     def _kind(
@@ -172,15 +172,15 @@ class Examiner:
             if op.info.name in _FROM_OUTSIDE:
                 return Kind.SOURCE
             if op.info.name == LITERAL:
-                return Kind.SOURCE if nan else Kind.MINTED
+                return Kind.SOURCE if nan else Kind.CONSTANT
             meant = any(not math.isfinite(number) for number in op.numbers())
-            return Kind.MINTED if meant and (op.info.fills or not nan) else Kind.BIRTH
+            return Kind.CONSTANT if meant and (op.info.fills or not nan) else Kind.BIRTH
         origins = [self.context.journal.events.get(id) for id in raw.fact.sources]
         if raw.node is not None and raw.fact.phase is Phase.BACKWARD:
             # Bad values that were saved going forward, and none that came down the gradient.
             if all(o is not None and o.fact.phase is not Phase.BACKWARD for o in origins):
                 return Kind.REVIVAL
-        if all(o is not None and o.innocent for o in origins):
+        if all(o is not None and o.intended for o in origins):
             given = any(has_nan(one.tensor) for one in stained if one.tensor is not output)
             return Kind.BIRTH if nan and not given else Kind.PROPAGATION
         if nan and has(op.info.name, Trait.SOFTMAX) and _only_neginf(op):
@@ -208,15 +208,15 @@ class Examiner:
             for one in origins
         )
 
-    def _is_innocent(self, raw: Raw, values: torch.Tensor) -> bool:
+    def _is_intended(self, raw: Raw, values: torch.Tensor) -> bool:
         """Nothing but an inf that the program made on purpose, and that has met no arithmetic."""
         if some_nan(values):
             return False
-        if raw.fact.kind is Kind.MINTED:
+        if raw.fact.kind is Kind.CONSTANT:
             return True
         origins = (self.context.journal.events.get(id) for id in raw.fact.sources)
         return raw.fact.kind is Kind.PROPAGATION and all(
-            o is not None and o.innocent for o in origins
+            o is not None and o.intended for o in origins
         )
 
     def _mark_uninitialized(self, op: OpRun) -> None:
@@ -241,7 +241,7 @@ class Examiner:
             values.fill_(math.nan)
             output = measure.named(measure.operand("output", tensor, self.context), raw)
             raw.fact = replace(raw.fact, output=output, numel=values.numel())
-            self.context.provenance.mark(tensor, raw.fact.id, innocent=False, uninitialized=True)
+            self.context.provenance.mark(tensor, raw.fact.id, intended=False, uninitialized=True)
 
     def _raw(self, kind: Kind, op: OpRun, sources: tuple[int, ...] = ()) -> Raw:
         node, in_checkpoint = op.running.node, bool(op.note.user and op.again)

@@ -49,8 +49,8 @@ class Origins:
         if context.journal.add(raw) is None:
             return -1
         # A buffer that holds inf and no NaN is a mask.
-        raw.innocent = context.names.held_as(tensor) == "buffer" and not has_nan(tensor)
-        context.provenance.mark(tensor, raw.fact.id, innocent=raw.innocent)
+        raw.intended = context.names.held_as(tensor) == "buffer" and not has_nan(tensor)
+        context.provenance.mark(tensor, raw.fact.id, intended=raw.intended)
         measure.describe_source(raw, name, tensor, context)
         return raw.fact.id
 
@@ -70,7 +70,7 @@ class Origins:
                 continue
             measure.describe_source(origin, name, tensor, context)
             sources[sources.index(stain.event)] = origin.fact.id
-            context.provenance.mark(tensor, origin.fact.id, innocent=False)
+            context.provenance.mark(tensor, origin.fact.id, intended=False)
         return sources
 
     def _begins_here(self, tensor: torch.Tensor, event: int) -> bool:
@@ -82,7 +82,7 @@ class Origins:
             return False
         if filled.fact.phase is Phase.DATA and not filled.note.info.written:
             return False  # its first use is known
-        if filled.innocent:
+        if filled.intended:
             return held_as == "parameter"
         by_library = (
             filled.fact.kind is Kind.SOURCE and filled.note.info.written and filled.note.inner
@@ -98,10 +98,10 @@ class Origins:
             return
         past = list(self.context.journal.ancestors(*reader.fact.sources))
         literals = [raw for raw in past if raw.note.info.name == LITERAL and raw.fact.numel > 1]
-        arrays = [raw for raw in literals if raw.fact.kind is Kind.MINTED]
-        if arrays and all(raw.fact.kind in (Kind.MINTED, Kind.PROPAGATION) for raw in past):
+        arrays = [raw for raw in literals if raw.fact.kind is Kind.CONSTANT]
+        if arrays and all(raw.fact.kind in (Kind.CONSTANT, Kind.PROPAGATION) for raw in past):
             for raw in past:
-                raw.innocent = False
+                raw.intended = False
             for raw in arrays:
                 raw.fact = replace(raw.fact, kind=Kind.SOURCE, phase=Phase.DATA)
 
@@ -112,7 +112,7 @@ class Origins:
             return None
         held = self.context.names.holder(written[0])
         origins = [self.context.journal.events.get(id) for id in raw.fact.sources]
-        meant = all(origin is not None and origin.innocent for origin in origins)
+        meant = all(origin is not None and origin.intended for origin in origins)
         if held is None or meant or not self._is_from_outside(raw.fact.sources):
             return None
         return held
@@ -121,7 +121,7 @@ class Origins:
         """Whether values came in as literals or data, and no arithmetic made them."""
         past = self.context.journal.ancestors(*ids)
         return all(
-            raw.fact.kind in (Kind.SOURCE, Kind.MINTED)
+            raw.fact.kind in (Kind.SOURCE, Kind.CONSTANT)
             or (
                 raw.fact.kind is Kind.PROPAGATION
                 and raw.fact.phase in (Phase.FORWARD, Phase.DATA)

@@ -60,11 +60,11 @@ _NOTHING: tuple[None, None] = (None, None)
 
 @dataclass(slots=True)
 class Stain:
-    """The last event that wrote bad values into a storage. `innocent`: only an inf that the
+    """The last event that wrote bad values into a storage. `intended`: only an inf that the
     program made on purpose (`masked_fill(mask, -inf)`) and nothing born from it."""
 
     event: int
-    innocent: bool
+    intended: bool
     uninitialized: bool = False
 
 
@@ -87,14 +87,14 @@ class Provenance(Memories[Stain]):
                 return False
         return any(self.of(tensor) is not None for _, tensor in info.tensors(args, kwargs))
 
-    def holds_guilty(self) -> bool:
+    def holds_unintended(self) -> bool:
         """Whether anything alive holds more than an inf that was meant."""
-        return any(not stain.innocent for stain in self)
+        return any(not stain.intended for stain in self)
 
     def mark(
-        self, tensor: torch.Tensor, event: int, *, innocent: bool, uninitialized: bool = False
+        self, tensor: torch.Tensor, event: int, *, intended: bool, uninitialized: bool = False
     ) -> None:
-        self.put(tensor, Stain(event, innocent, uninitialized))
+        self.put(tensor, Stain(event, intended, uninitialized))
 
     def is_filled(self, tensor: torch.Tensor) -> None:
         """Memory that nobody had written is now."""

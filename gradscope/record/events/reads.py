@@ -187,7 +187,7 @@ class NanReads:
             return
         for one in stained:
             if has_nan(one.tensor):
-                self._context.provenance.mark(out, one.stain.event, innocent=True)
+                self._context.provenance.mark(out, one.stain.event, intended=True)
 
     def _all_of(self, tensor: torch.Tensor) -> float:
         """NaN where nothing else is in there."""

@@ -90,7 +90,7 @@ class Received:
 
 
 def follow_objects(stack: ExitStack, received: Received) -> None:
-    """See what `broadcast_object_list` and its kin send and bring, until `stack` ends."""
+    """See what `broadcast_object_list` and others like it send and bring, until `stack` ends."""
     if not torch.distributed.is_available():
         return
     objects: Any = torch.distributed.distributed_c10d

@@ -65,7 +65,7 @@ class Symptoms:
             raw.fact.phase is Phase.FORWARD
             and raw.in_graph
             and raw.fact.numel <= 1
-            and not raw.innocent
+            and not raw.intended
         ):
             self._last_bad_scalar = raw
         if self.context.in_optimizer or not self._backward_seen or raw.node is not None:
@@ -100,7 +100,7 @@ class Symptoms:
             if (symptom := self._symptom(Subject.LOSS, root)) is not None
         ]
         gradients: list[tuple[torch.Tensor, Symptom]] = []
-        if losses or context.bad_in_step or context.provenance.holds_guilty():
+        if losses or context.bad_in_step or context.provenance.holds_unintended():
             gradients = self._bad_gradients(one.above, asked, result)
             self._explain([*losses, *(symptom for _, symptom in gradients)], one.above)
         if losses or gradients or last:
@@ -185,7 +185,7 @@ class Symptoms:
         given = ((own[-1], name, tensor) for name, tensor in operands if own)
         for frame, name, tensor in (*given, *_raised_over(error)):
             stain = self.context.provenance.of(tensor)
-            if stain is not None and not stain.innocent:
+            if stain is not None and not stain.intended:
                 known = self.context.names.name(tensor, frame)
                 self._given_up = self._symptom(Subject.VALUE, tensor, known or name)
             if self._given_up is not None:

@@ -78,7 +78,7 @@ class FunctionChecks:
             self._leave_out(cls, f"{SECONDS_ALL:.0f} seconds were spent on others")
             return
         started = time.monotonic()
-        with self._context.aside():
+        with self._context.experiment():
             checks = self._examined(cls, args, kwargs, apply)
         self._spent += time.monotonic() - started
         call = place_of(site)

@@ -130,7 +130,7 @@ class Sizes:
     def run_backward(self, engine: Engine, one: BackwardPass) -> Any:
         """Of a step."""
         if self._at_work:
-            self._updates.forgive()
+            self._updates.note_backward_within()
         if one.accumulates and not self._accumulates:
             self._begin_accumulating()
         if one.accumulates or (one.trains and not self._accumulates):

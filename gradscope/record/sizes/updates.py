@@ -120,7 +120,7 @@ class Updates:
     def are_by_hand(self) -> bool:
         return bool(self._by_hand) and not self._updates
 
-    def forgive(self) -> None:
+    def note_backward_within(self) -> None:
         """The last update runs a backward of its own: what was cleared before is not missed."""
         if self._updates and self._updates[-1][1].cleared:
             step, update = self._updates[-1]

@@ -26,7 +26,7 @@ FILLED = {
 
 
 def allocated(culprit: Culprit) -> Ways:
-    """`torch.empty(n)` -> `torch.zeros(n)`, in the same way for its kin."""
+    """`torch.empty(n)` -> `torch.zeros(n)`, and others like it in the same way."""
     call = culprit.node
     if not isinstance(call, ast.Call):
         return

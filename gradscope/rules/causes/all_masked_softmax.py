@@ -47,7 +47,7 @@ class AllMaskedSoftmax(Rule):
         if event is None:
             return None
         rows, total = _rows(event)
-        writes = root.event.blame.location if root.event.kind is Kind.MINTED else None
+        writes = root.event.blame.location if root.event.kind is Kind.CONSTANT else None
         return self.finding(
             root,
             trace,
@@ -83,7 +83,7 @@ _REPAIRS = (
 
 
 def _is_empty_row(event: Event, root: Root, trace: Trace) -> bool:
-    if root.event.kind is Kind.MINTED and has(event.op, Trait.LOG_SUMS):
+    if root.event.kind is Kind.CONSTANT and has(event.op, Trait.LOG_SUMS):
         return True  # an intentional -inf, and nothing else in the row
     if event.op == "div":
         return evidence.has_masked_weights(event, trace)

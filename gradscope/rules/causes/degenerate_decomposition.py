@@ -110,7 +110,7 @@ class DegenerateDecomposition(Rule):
 
     def explain(self, root: Root, trace: Trace) -> Finding | None:
         event = root.event
-        if event.kind is Kind.MINTED or evidence.situation(root) is evidence.Situation.OUTSIDE:
+        if event.kind is Kind.CONSTANT or evidence.situation(root) is evidence.Situation.OUTSIDE:
             return None
         edge = evidence.edge(event)
         if edge is not None and edge.cause != self.name:

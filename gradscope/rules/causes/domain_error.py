@@ -88,7 +88,7 @@ class DomainError(Rule):
 
     def explain(self, root: Root, trace: Trace) -> Finding | None:
         event = root.event
-        if event.kind is Kind.MINTED and event.op == "_linalg_slogdet":
+        if event.kind is Kind.CONSTANT and event.op == "_linalg_slogdet":
             return self._negative_determinant(root, trace)
         if not evidence.breaks_in_use(root):
             return None
@@ -133,7 +133,7 @@ class DomainError(Rule):
 def _undefined(event: Event, edge: Edge | None) -> bool:
     """An op that the table does not explain, and that gave NaN going forward from finite values."""
     is_backward = event.phase is Phase.BACKWARD
-    if edge is not None or event.kind is Kind.MINTED or is_backward:
+    if edge is not None or event.kind is Kind.CONSTANT or is_backward:
         return False
     return evidence.gives_nan(event) and evidence.is_fed_finite(event)
 

@@ -45,14 +45,14 @@ class InfArithmetic(Rule):
         if not evidence.breaks_in_use(root):
             return None
         event = root.event
-        if event.kind is Kind.MINTED:  # where it meets the arithmetic that turns it into NaN
+        if event.kind is Kind.CONSTANT:  # where it meets the arithmetic that turns it into NaN
             met = (one for one in root.chain if one.kind in (Kind.BIRTH, Kind.REVIVAL))
             event = next(met, event)
         edge = evidence.edge(event)
         known = edge is not None and edge.cause == self.name
-        if not known and evidence.is_fed_finite(event) and event.kind is not Kind.MINTED:
+        if not known and evidence.is_fed_finite(event) and event.kind is not Kind.CONSTANT:
             return None
-        words = _of_written if event.kind is Kind.MINTED else _of_arithmetic
+        words = _of_written if event.kind is Kind.CONSTANT else _of_arithmetic
         message, label, why, fix = words(event)
         return self.finding(
             root,

@@ -46,7 +46,7 @@ class MaskedBranch(Rule):
         if evidence.situation(root) is not evidence.Situation.HIDDEN:
             return None
         event = root.event  # where the bad value came from outside, the op whose gradient met it
-        if event.kind in (Kind.SOURCE, Kind.MINTED, Kind.UNINITIALIZED):
+        if event.kind in (Kind.SOURCE, Kind.CONSTANT, Kind.UNINITIALIZED):
             event = evidence.leak(root) or event
         edge = evidence.edge(event)
         return self.finding(

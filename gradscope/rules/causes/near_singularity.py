@@ -107,7 +107,7 @@ def _words(one: Approach) -> dict[str, str]:
         "reach": phrases.number(one.reach),
         "point": phrases.number(one.point),
         "operand": "the divisor" if is_divisor else "the operand",
-        # Aten's own names: linalg_svd and its kin, linalg_eigh and its.
+        # Aten's own names: those of svd, those of eigh.
         "values": "singular values" if "svd" in one.call.op else "eigenvalues",
         "elements": phrases.of_total(one.near, one.numel),
         "matrices": f"{one.near:,} of {plural(one.numel, 'matrix', 'matrices')}",

@@ -135,7 +135,7 @@ class Overflow(Rule):
 
 def _left_the_range(event: Event, edge: Edge | None) -> bool:
     """An op that the table does not explain, and that gave inf from finite values."""
-    if edge is not None or event.kind is Kind.MINTED or evidence.gives_nan(event):
+    if edge is not None or event.kind is Kind.CONSTANT or evidence.gives_nan(event):
         return False
     return evidence.is_fed_finite(event)
 

@@ -149,7 +149,7 @@ def gives_nan(event: Event) -> bool:
     """True where the first bad element is NaN; taken for granted where nothing was measured."""
     output = event.output
     if output is None:
-        return event.kind is not Kind.MINTED
+        return event.kind is not Kind.CONSTANT
     return math.isnan(output.at) if output.at is not None else output.nan > 0
 
 
@@ -278,10 +278,10 @@ def literal(root: Root, trace: Trace) -> Event | None:
     """The data with inf in it that the root computes with as it is: a tensor of several numbers
     from a list, a file or numpy, not all of them inf. A single inf is a constant of the program,
     and what arithmetic made of an inf (a row of scores, a sum) is intentional."""
-    waiting = [root.event] if root.event.kind in (Kind.BIRTH, Kind.MINTED) else []
+    waiting = [root.event] if root.event.kind in (Kind.BIRTH, Kind.CONSTANT) else []
     while waiting:
         event = waiting.pop()
-        if event.kind is Kind.MINTED and event.op == "lift_fresh":
+        if event.kind is Kind.CONSTANT and event.op == "lift_fresh":
             return event if event.numel > event.bad else None
         if event is root.event or _places(event.blame):
             sources = (trace.event(id) for id in event.sources)

@@ -48,7 +48,7 @@ def measured(event: Event) -> Measured:
     return Measured(tuple(operand_values(event).items()), evidence.dtype(event))
 
 
-_OUTSIDE = (Kind.SOURCE, Kind.RECEIVED, Kind.UNINITIALIZED, Kind.MINTED)
+_OUTSIDE = (Kind.SOURCE, Kind.RECEIVED, Kind.UNINITIALIZED, Kind.CONSTANT)
 _SILENT = frozenset("result alpha dim keepdim correction reduction unbiased ignore_index".split())
 
 
