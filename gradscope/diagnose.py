@@ -16,7 +16,6 @@ from gradscope.facts import (
     Finding,
     Kind,
     Limits,
-    Location,
     Phase,
     Root,
     Subject,
@@ -163,17 +162,13 @@ def _one_a_place(roots: Iterable[Root], trace: Trace) -> Iterator[Root]:
             places[key] = root
             continue
         extra = tuple(symptom for symptom in root.symptoms if symptom not in known.symptoms)
-        told = (known.event.blame.location, *known.also)
         also = known.also
-        if location is not None and not any(_same_span(location, one) for one in told):
-            also = (*also, location)
+        if location is not None:  # the same span may have run in another module
+            told = filter(None, (known.event.blame.location, *also))
+            spans = [replace(one, module=location.module) for one in told]
+            also = also if location in spans else (*also, location)
         places[key] = replace(known, symptoms=known.symptoms + extra, also=also)
     yield from places.values()
-
-
-def _same_span(one: Location, other: Location | None) -> bool:
-    """Whether two locations are the same span, in whichever module it ran."""
-    return other is not None and replace(one, module=other.module) == other
 
 
 def _join(found: Iterable[Finding], roots: tuple[Root, ...]) -> Iterator[Finding]:

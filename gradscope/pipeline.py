@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 
@@ -30,7 +31,7 @@ from gradscope.facts import (
 )
 from gradscope.programs import Kept, RunOptions, Target, run
 from gradscope.programs.ranks import Ranks
-from gradscope.repair import Again, Budget, repair, repaired
+from gradscope.repair import Again, Budget, repaired
 from gradscope.repair.again import FAILURES
 from gradscope.repair.again import told as failure_told
 from gradscope.repair.budget import RunsSpent
@@ -311,7 +312,17 @@ def _with_fixes(
         except KeyboardInterrupt:
             again.budget.interrupt()
         left_out += [NotChecked(what, why)] * bool(why)
-    findings = repair(seen, findings, again, verify=verify)
+    findings = repaired(
+        seen,
+        findings,
+        again.patched,
+        rerun_with=again.changed,
+        verify=verify,
+        budget=again.budget,
+        stages=again.stages,
+        search=again.search,
+        diagnosis=partial(diagnose, limits=again.options.limits),
+    )
     if again.search.is_cut:
         seconds = f"{again.search.seconds:g} s"
         left_out.append(NotChecked("further ways to write the fixes", f"out of time; {seconds}"))

@@ -20,7 +20,7 @@ SIZES = ("GS205", "GS401", "GS402", "GS403", "GS404")
 
 
 def judge(watch: Observation) -> list[Finding]:
-    trace = Trace("t", steps=watch.step_facts(), magnitudes=watch.sizes.facts())
+    trace = Trace("t", steps=watch.ran.facts(), magnitudes=watch.sizes.facts())
     assert watch.context.notes == []
     return [finding for code in SIZES for finding in RULES[code].check(trace, ())]
 

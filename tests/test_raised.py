@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from corpus import diagnosed_text, patched
 
 from gradscope.facts import Finding, Severity
-from gradscope.ops.domains import REFUSES
+from gradscope.ops.requirements import REFUSES
 from gradscope.pipeline import exit_code
 
 HEAD = """\

@@ -109,7 +109,8 @@ def with_other_words(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def also_renamed(*given: Any) -> module_of_patches.Patched | None:
         found = patched(*given)
-        return found and replace(found, titles=tuple(map(other, found.titles)))
+        made = (replace(one, title=other(one.title)) for one in found.made) if found else ()
+        return found and replace(found, made=tuple(made))
 
     monkeypatch.setattr(module_of_patches, "patched", also_renamed)
 

@@ -99,7 +99,7 @@ class InPlace:
 
         report = conclude(self._name, seen, config, mend=mend)
         steps = range(self._first, len(seen.steps))
-        same = repeats(Trace(self._name, steps=self._seen.step_facts()), seen, steps)
+        same = repeats(Trace(self._name, steps=self._seen.ran.facts()), seen, steps)
         return replace(report, replay=Replay(Origin.IN_PLACE, self._first, len(steps), same))
 
     def _again(self, patches: Mapping[str, str], setup: Setup | None, limit: float) -> Trace:

@@ -113,7 +113,7 @@ def fold_layers(layers: Sequence[LayerSize], depth: int) -> list[LayerSize]:
         name = layer.layer
         if layer.in_module:
             name = ".".join(name.split(".")[: depth + 1])
-        found[name] = LayerSize(name, layer.op, layer.activation, layer.gradient, layer.in_module)
+        found[name] = replace(layer, layer=name)
     return list(found.values())
 
 

@@ -53,7 +53,7 @@ class Depth:
         number = step if updates is None else updates
         if self.full_from is not None and step >= self.full_from:
             return True
-        is_early = step < _BY_HAND and sizes.updates_by_hand
+        is_early = step < _BY_HAND and sizes.updates.are_by_hand
         return (is_early or is_chosen(number)) and self.compiled.first is None
 
     def due_after(self, step: int) -> float:

@@ -130,7 +130,3 @@ def ends(part: set[Any], above: Nodes) -> Iterator[Any]:
     for node in part:
         if not hasattr(node, "variable") and not (above[node] and part.issuperset(above[node])):
             yield node
-
-
-def down(node: Any) -> set[Any]:
-    return set(consumers([node]))

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from gradscope.facts import AnyRefusal, ArrayWarning, Ending, Environment, Step, Trace
+from gradscope.facts import AnyRefusal, ArrayWarning, Ending, Environment, Trace
 from gradscope.record.context import RunContext
 from gradscope.record.data import hear_warnings
 from gradscope.record.dispatch import Dispatch
@@ -71,7 +71,7 @@ class Observation:
         self._between_steps = between_steps
         self._last = LastUpdate(ends_with_update)
         self._ending = Ending("stopped")
-        self._ran = Steps()
+        self.ran = Steps()
         self._calm_until = 0.0  # steps before which none has to be looked at, as is known
         self._elsewhere: dict[str, None] = {}  # other threads that ran backward, in order
         self._refusal: AnyRefusal | None = None
@@ -202,7 +202,7 @@ class Observation:
             result = engine()
         finally:
             context.nested = 0
-        self._ran.add(loss, ops.mode.ops, user_site(frame), in_full=False)
+        self.ran.add(loss, ops.mode.ops, user_site(frame), in_full=False)
         if ops.watching.gives_bad_gradients(root):
             self._calm_until = 0
             one = BackwardPass((root,), (), {"accumulate_grad": True}, frame)
@@ -223,7 +223,7 @@ class Observation:
             loss, site = one.loss, user_site(one.frame)
             result = self._run_ops(engine, one)
             in_full = self.ops is not None and self.ops.depth.is_full
-            self._ran.add(loss, self._ops_so_far, site, in_full)
+            self.ran.add(loss, self._ops_so_far, site, in_full)
             if self.ops is not None:
                 self.ops.end_backward(one, result, last=self._is_last)
             return result
@@ -250,7 +250,7 @@ class Observation:
                 self.ops.end_step()
                 self._calm_until = min(self.limit.fewest, self.ops.calm_until())
             self._on_step(self.steps, self._ops_so_far)
-        if self._is_last and self._last.is_over_after_backward(self.sizes.updates_by_hand):
+        if self._is_last and self._last.is_over_after_backward(self.sizes.updates.are_by_hand):
             self._halt(self._reason)
         self._between_steps(self)
 
@@ -314,15 +314,12 @@ class Observation:
     @property
     def steps(self) -> int:
         """The backward passes so far."""
-        return len(self._ran)
+        return len(self.ran)
 
     @property
     def is_at_limit(self) -> bool:
         """Whether no further one will run."""
         return self.limit.is_reached(self.steps)
-
-    def step_facts(self) -> tuple[Step, ...]:
-        return self._ran.facts()
 
     def never_stop(self) -> None:
         """Let the program run to its end, whatever is found."""
@@ -358,7 +355,7 @@ class Observation:
 
     def follow(self, other: Observation, steps: int) -> None:
         """Begin after so many backward passes, which another one has seen."""
-        self._ran = other._ran.first(steps)
+        self.ran = other.ran.first(steps)
         self.context.step = steps
 
     @property
@@ -372,7 +369,7 @@ class Observation:
         seen = Trace(
             target=target,
             symptoms=functions.symptoms() if functions is not None else (),
-            steps=self._ran.facts(),
+            steps=self.ran.facts(),
             updates=self.context.updates,
             ending=ending,
             environment=Environment(torch.__version__.split("+")[0], platform.python_version()),

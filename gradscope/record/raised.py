@@ -23,9 +23,8 @@ from gradscope.facts import (
     Spectrum,
     Unfit,
 )
-from gradscope.ops.domains import REFUSES
 from gradscope.ops.dtypes import finfo
-from gradscope.ops.indexing import INDEXING
+from gradscope.ops.requirements import INDEXING, REFUSES
 from gradscope.record.census import first_of, unravel
 from gradscope.record.context import RunContext
 from gradscope.record.events.measure import operand

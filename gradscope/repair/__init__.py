@@ -6,7 +6,6 @@ A fix leads once it was verified; what was refuted is kept with what went wrong,
 """
 
 from collections.abc import Callable, Mapping
-from functools import partial
 
 from gradscope.diagnose import diagnose
 from gradscope.facts import Finding, NotTried, Reason, Severity, Trace
@@ -19,29 +18,7 @@ from gradscope.repair.serve import Service, without_contradiction
 from gradscope.report.status import Stages
 from gradscope.source import Source
 
-__all__ = ["Again", "Budget", "repair", "repaired"]
-
-
-def repair(
-    trace: Trace, findings: tuple[Finding, ...], again: Again, *, verify: bool = True
-) -> tuple[Finding, ...]:
-    """The findings with their fixes written as patches and tried, verified ones first.
-
-    `trace` is the run that the findings are about, `again` repeats it. Without `verify` patches
-    are written and not tried. The first finding is served first; the others get what is left of
-    the budget.
-    """
-    return repaired(
-        trace,
-        findings,
-        again.patched,
-        rerun_with=again.changed,
-        verify=verify,
-        budget=again.budget,
-        stages=again.stages,
-        search=again.search,
-        diagnosis=partial(diagnose, limits=again.options.limits),
-    )
+__all__ = ["Again", "Budget", "repaired"]
 
 
 def repaired(
@@ -58,9 +35,12 @@ def repaired(
     overlay: Mapping[str, Source] | None = None,
     untried: Reason | None = None,
 ) -> tuple[Finding, ...]:
-    """`repair` with the way to run the program again given as a function; None where there is none.
+    """The findings with their fixes written as patches and tried, verified ones first.
 
-    `rerun_with` runs it after a setup, in float64.
+    `trace` is the run that the findings are about. `rerun` runs the program again with patches,
+    `rerun_with` after a setup, in float64; None where there is no way to. Without `verify` patches
+    are written and not tried. The first finding is served first; the others get what is left of
+    the budget.
     `overlay` holds texts that stand in for files, by their real path: patches of earlier rounds.
     `untried` is why nothing is tried, where that is not the lack of `rerun` or of `verify`.
     Ctrl-C ends the work, and what is known by then is kept.

@@ -119,7 +119,7 @@ class Bench:
 
     def _best(self, finding: Finding, one: Patched) -> tuple[Patched, Outcome]:
         outcome = self._verdict(finding, one)
-        if outcome.remains is not None and not one.alone:
+        if outcome.remains is not None and not one.made[0].alone:
             wider = self._extended(finding, one, outcome.remains, DEEPEST)
             for more in islice(wider, BRANCHES**2):
                 found = self._verdict(finding, more)
@@ -162,7 +162,7 @@ class Bench:
             if outcome.doubtful and not self._is_repeatable(trace, step):
                 return Outcome(NotTried(Reason.NOT_REPEATABLE))
             if isinstance(outcome.verdict, Verified):
-                asks = asks_for_truth(finding) and not (same or one.meant)
+                asks = asks_for_truth(finding) and not (same or one.made[-1].meant)
                 exact = self._in_float64(step) if asks else None
                 in_half = finding.measured.dtype in HALF
                 found = weighed(

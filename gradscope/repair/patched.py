@@ -22,18 +22,23 @@ LARGEST_EPS = 1e-2
 
 @dataclass(frozen=True, slots=True)
 class Patched:
-    """A candidate as text: the file's new content, and the patch that makes it. It has a title for
-    each of the repairs in it. `others` are further files with theirs."""
+    """Repairs as text: the file's new content, and the patch that makes it. `made` are the
+    candidates that it writes, in the order in which they came; `others` are further files with
+    theirs."""
 
-    kind: str
-    titles: tuple[str, ...]
-    same: bool
+    made: tuple[Candidate, ...]
     source: Source
     text: str
     others: tuple[tuple[Source, str], ...] = ()
-    meant: bool = False
-    alone: bool = False
-    added: str = ""  # the kind of the last of several repairs
+
+    @property
+    def kind(self) -> str:
+        return self.made[0].kind
+
+    @property
+    def same(self) -> bool:
+        """What the values may do is what the loosest of the repairs claims."""
+        return all(one.same for one in self.made)
 
     @property
     def files(self) -> tuple[tuple[Source, str], ...]:
@@ -59,15 +64,13 @@ class Patched:
         return "".join(new)
 
     def joined(self, more: Patched) -> Patched:
-        """With a further repair, whose sources are the texts of this one. What the values may do is
-        what the looser of the two claims."""
+        """With a further repair, whose sources are the texts of this one."""
         files = {source.file: (source, text) for source, text in self.files}
         for source, text in more.files:
             first, _ = files.get(source.file, (source, ""))
             files[source.file] = (first, text)
         (source, text), *others = files.values()
-        titles, same = (*self.titles, *more.titles), self.same and more.same
-        return Patched(self.kind, titles, same, source, text, tuple(others), added=more.kind)
+        return Patched((*self.made, *more.made), source, text, tuple(others))
 
     def without(self, first: Patched) -> Patched | None:
         """With what was repaired after `first` alone; None where that shares lines with it, or
@@ -75,8 +78,7 @@ class Patched:
         if len(self.files) > 1:
             return None
         text = without_first(self.source.text, first.text, self.text)
-        titles = self.titles[len(first.titles) :]
-        return replace(self, kind=self.added, titles=titles, text=text) if text else None
+        return replace(self, made=self.made[len(first.made) :], text=text) if text else None
 
     def writes(self, at: Location) -> bool:
         """Whether the line of a place in the patched files is the patch's own."""
@@ -94,7 +96,7 @@ class Patched:
         added = (line for line in patch.splitlines() if line.startswith("+"))
         return Fix(
             kind=self.kind,
-            title=", and ".join(dict.fromkeys(self.titles)),
+            title=", and ".join(dict.fromkeys(one.title for one in self.made)),
             safety="safe" if self.same else "unsafe",
             code="\n".join(line[1:].strip() for line in added if not line.startswith("+++")),
             edits=tuple(edit for one in self.files for edit in edits_between(*one)),
@@ -120,17 +122,7 @@ def patched(culprit: Culprit, candidate: Candidate) -> Patched | None:
     if not written:
         return None
     (source, text), *others = written
-    given = (candidate.title,)
-    return Patched(
-        candidate.kind,
-        given,
-        candidate.same,
-        source,
-        text,
-        tuple(others),
-        candidate.meant,
-        candidate.alone,
-    )
+    return Patched((candidate,), source, text, tuple(others))
 
 
 def ways(culprit: Culprit, fix: Fix) -> Iterator[Patched]:

@@ -26,7 +26,7 @@ from gradscope.record.definitions import (
     source_of,
 )
 from gradscope.record.events.provenance import storage_key
-from gradscope.record.graph import down, ends, is_older, leaf_ids, up, withheld
+from gradscope.record.graph import consumers, ends, is_older, leaf_ids, up, withheld
 from gradscope.record.held import variables
 from gradscope.record.journal import to_call
 from gradscope.record.refusals.exceptions import Raised, chain
@@ -134,7 +134,7 @@ class _Inquiry:
         old = {node for node in raised.nodes if is_older(node, earlier.until)}
         if old.issuperset(raised.nodes):  # nothing of this graph was made since
             old = {node for node in raised.nodes if node._sequence_nr() in earlier.above}
-        below = {end: down(end) for end in ends(old, raised.nodes)}
+        below = {end: set(consumers([end])) for end in ends(old, raised.nodes)}
         found = [end for end in below if not nodes.isdisjoint(below[end])]
         found = [end for end in found if end._sequence_nr() in earlier.carried] or found
         if not found:

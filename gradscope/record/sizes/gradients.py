@@ -64,7 +64,7 @@ class Sizes:
         self._growths = Growths()
         self._leaps = Leaps(self.leaves)
         self._depth: Depth | None = None
-        self._updates = Updates(self.leaves)
+        self.updates = Updates(self.leaves)
         self.usages = Usages(self.leaves, context, measure)
         self._clipping = Clipping(lambda: max(context.step - 1, 0), self.usages.note_clip)
         self.usages.on_early_clip = self._clipping.note_early
@@ -101,13 +101,8 @@ class Sizes:
         """What a limit has left out."""
         return (*self._not_checked, *self.usages.not_checked)
 
-    @property
-    def updates_by_hand(self) -> bool:
-        """Whether the program has written its parameters without an optimizer."""
-        return self._updates.are_by_hand
-
     def optimizer_made(self, optimizer: Any, frame: FrameType) -> None:
-        self._updates.note_made(optimizer, frame)
+        self.updates.note_made(optimizer, frame)
         self.usages.optimizer_made(optimizer, frame)
         self.inspection.optimizer_made()
         if self._context.is_between:
@@ -130,7 +125,7 @@ class Sizes:
     def run_backward(self, engine: Engine, one: BackwardPass) -> Any:
         """Of a step."""
         if self._at_work:
-            self._updates.note_backward_within()
+            self.updates.note_backward_within()
         if one.accumulates and not self._accumulates:
             self._begin_accumulating()
         if one.accumulates or (one.trains and not self._accumulates):
@@ -182,7 +177,7 @@ class Sizes:
             with shielded(self._context):
                 if flow is not None or is_grown:
                     crossings = self._inspect(one, flow)
-                trained, by_hand = self._updates.trained, self.updates_by_hand
+                trained, by_hand = self.updates.trained, self.updates.are_by_hand
                 self._freshness.begin(self.leaves.alive(), trained, by_hand=by_hand)
                 measured = True
         if not measured:
@@ -269,7 +264,7 @@ class Sizes:
             self._total_after_backward = self._total() if crossings is not None else None
             if flow is not None:
                 zero = {key for key, norm in norms.items() if norm == 0.0}
-                trained = self._updates.trained
+                trained = self.updates.trained
                 self.absences.look(
                     self._context.step, flow, one.differentiable, crossings, zero, trained
                 )
@@ -328,7 +323,7 @@ class Sizes:
             clipped = self._total() / self._total_after_backward
             self._total_after_backward = None
         self.absences.settle(self._context.step - 1, work.optimizer)
-        self._updates.note(self._context.step - 1, work, self._freshness, clipped)
+        self.updates.note(self._context.step - 1, work, self._freshness, clipped)
 
     def note_write(self, tensor: Any, frame: Any) -> None:
         """A tensor is about to be written, by no optimizer and outside of backward: the first
@@ -339,12 +334,12 @@ class Sizes:
         leaf = self.leaves.stored_with(tensor)
         if leaf is not None and not is_first:
             with shielded(self._context):
-                self._updates.train_by_hand(leaf, frame)
+                self.updates.train_by_hand(leaf, frame)
         elif leaf is not None:
             self._written = self._context.step
             self._freshness.note_update()
             with shielded(self._context):
-                self._updates.note_by_hand(self._context.step - 1, leaf, self._freshness, frame)
+                self.updates.note_by_hand(self._context.step - 1, leaf, self._freshness, frame)
 
     def note_result(self, operands: Sequence[Any], result: Any, frame: Any) -> None:
         """A sum or a difference was computed outside of backward: of a leaf and its gradient it
@@ -358,10 +353,10 @@ class Sizes:
         """Of the known leaves and of these. Where an optimizer holds the old one, the new one is
         no update of it: the optimizer goes on with the old one."""
         for leaf, found in self.leaves.replacements(leaves):
-            if self.leaves.is_lost(found.name, leaf, self._updates.held):
+            if self.leaves.is_lost(found.name, leaf, self.updates.held):
                 continue
             self._freshness.note_update()
-            self._updates.note_replaced(self._context.step - 1, leaf, found)
+            self.updates.note_replaced(self._context.step - 1, leaf, found)
 
     def _total(self) -> float:
         grads = [leaf.grad for leaf in self.leaves.alive() if leaf.grad is not None]
@@ -379,13 +374,13 @@ class Sizes:
             leaps=tuple(self._leaps.found),
             absences=self.absences.facts(
                 leaves,
-                self._updates.trained,
-                self._updates.given,
+                self.updates.trained,
+                self.updates.given,
                 self.leaves.successions.values(),
                 self._additions.found(),
             ),
             died=self.absences.died(leaves),
-            updates=self._updates.facts(),
+            updates=self.updates.facts(),
             usages=self.usages.facts(),
             inspected=tuple(self.inspection.steps),
             measured=self.measure.facts() if self.measure is not None else None,
@@ -393,6 +388,6 @@ class Sizes:
             summed=self._summed,
             swelling=self._growths.swelling,
             own_backwards=self._own_backwards.facts(),
-            modes=self._modes.facts(self._updates.trained.keys(), self.names.modules),
+            modes=self._modes.facts(self.updates.trained.keys(), self.names.modules),
             depth=self._depth,
         )

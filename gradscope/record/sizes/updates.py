@@ -118,6 +118,7 @@ class Updates:
 
     @property
     def are_by_hand(self) -> bool:
+        """Whether the program has written its parameters without an optimizer."""
         return bool(self._by_hand) and not self._updates
 
     def note_backward_within(self) -> None:

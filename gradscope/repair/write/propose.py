@@ -24,7 +24,6 @@ from gradscope.repair.write import (
     stepping,
     tamed,
     training,
-    training_mode,
     unsaturated,
     wider,
 )
@@ -106,7 +105,7 @@ BY_FIELDS: Mapping[type[ask.Request], Callable[[Culprit, Any], Ways]] = {
     ask.GiveParameters: parameters.given,
     ask.DivideLoss: stepping.divided,
     ask.AverageOnce: stepping.averaged_once,
-    ask.SetMode: training_mode.set_right,
+    ask.SetMode: training.set_mode,
     ask.StepAfterBackward: cycles.stepped,
     ask.ClearAfterStep: cycles.cleared_late,
     ask.StepWhereCleared: cycles.stepped_late,

@@ -1,22 +1,25 @@
-"""Repairs of the training, not of the loss: the optimizer's arguments, the scale of the loss, and
-clipping before each step, written or moved to where it bounds the step."""
+"""Repairs of the training, not of the loss: the optimizer's arguments, the scale of the loss,
+clipping before each step, written or moved to where it bounds the step, and the model's mode."""
 
 import ast
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from gradscope.facts import Edit, Location, text_of
 from gradscope.facts import requests as ask
-from gradscope.facts import text_of
 from gradscope.ops.dtypes import Margin, eps_for
 from gradscope.repair.write.culprit import Candidate, Culprit, Edits, Ways
 from gradscope.repair.write.splice import before, keyword, moved_before
 from gradscope.rules.wording import proposals
 from gradscope.source import Source, expression, holds
 from gradscope.source.arguments import called
+from gradscope.source.hand_updates import Holder
+from gradscope.source.spans import ancestors
 
 RATES = (0.1, 0.01, 1e-3, 1e-4, 1e-5)  # of the learning rate that diverged
 _SCALERS = ("torch.amp.GradScaler", "torch.cuda.amp.GradScaler", "torch.GradScaler")
+_AROUND = (ast.For, ast.While, ast.With)
 LOSS_SCALE = 65536.0  # GradScaler's own first scale
 
 
@@ -174,3 +177,40 @@ def _unscaled(source: Source, step: ast.Call, place: ast.stmt) -> Edits:
         if isinstance(node, ast.Call) and _method(node) == "unscale_"
     }
     return before(source, place, line) if line not in written else ()
+
+
+def set_mode(culprit: Culprit, request: ask.SetMode) -> Ways:
+    """`model.train()` before the loop that trains, as far out as it does not hold the other place
+    too; and `model.eval()` so before an evaluation that forgot it."""
+    kept = request.kept
+    edits = _mode_set(culprit, kept.trains_at, kept.sites, "train")
+    if edits and kept.mode == "train":
+        evaluation = _mode_set(culprit, kept.sites, kept.trains_at, "eval")
+        edits = (*evaluation, *edits) if evaluation else ()
+    yield edits
+
+
+def _mode_set(
+    culprit: Culprit, here: Sequence[Location], there: Sequence[Location], mode: str
+) -> tuple[Edit, ...]:
+    """The mode set before the call of the model `here`, by the name that it has there."""
+    source, call = culprit.source, culprit.at(here[0]) if here else None
+    if not isinstance(call, ast.Call) or not isinstance(call.func, Holder):
+        return ()
+    lines = {one.line for one in there if one.file == here[0].file}
+    name = source.of(call.func)
+    return before(source, _outermost(source, call, lines), f"{name}.{mode}()")
+
+
+def _outermost(source: Source, call: ast.Call, others: set[int]) -> ast.stmt:
+    """The statement with a call, or the outermost loop or `with` around it in its function that has
+    none of the other lines in it."""
+    found = source.nodes.statement(call)
+    functions = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    for one in ancestors(source, found):
+        if not isinstance(one, ast.stmt) or isinstance(one, functions):
+            break
+        if any(one.lineno <= line <= (one.end_lineno or 0) for line in others):
+            break
+        found = one if isinstance(one, _AROUND) else found
+    return found
