@@ -144,10 +144,12 @@ for step in range(4):
         ("", "p.grad /= dist.get_world_size()", "p.grad /= dist.get_world_size()"),
         (" / dist.get_world_size()", "pass", "loss.backward()"),
         ("\n    loss = loss / dist.get_world_size()", "pass", "loss.backward()"),
+        (" / 2", "pass", None),
+        (" * 0.5", "p.grad /= dist.get_world_size()", "p.grad /= dist.get_world_size()"),
         ("", "dist.all_reduce(p.grad)\n        p.grad /= dist.get_world_size()", None),
         ("", "pass", None),
     ],
-    ids=["gradients", "loss", "loss anew", "summed again", "once"],
+    ids=["gradients", "loss", "loss anew", "half a mean", "both", "summed again", "once"],
 )
 def test_an_average_over_ranks_is_taken_once(loss, line, told, tmp_path, monkeypatch):
     program = RANKS.format(loss, line)
@@ -161,5 +163,5 @@ def test_an_average_over_ranks_is_taken_once(loss, line, told, tmp_path, monkeyp
         assert (found.rule, found.evidence["ranks"]) == ("GS409", 2)
         place = found.location
         assert program.splitlines()[place.line - 1].strip() == told
-        right = RANKS.format("", "pass").partition("    for p in")[0]
+        right = RANKS.format(loss if "0.5" in loss else "", "pass").partition("    for p in")[0]
         assert spliced(read(place.file), found.fixes[0].edits).startswith(right)

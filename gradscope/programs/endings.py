@@ -99,13 +99,28 @@ def trimmed(error: BaseException) -> str:
 
 
 def tell_hook(error: BaseException) -> None:
-    """The program may have a hook of its own for exceptions: it is called as Python would."""
-    frames = error.__traceback__
-    while frames is not None and kind_of(frames.tb_frame.f_code) == OURS:
-        frames = frames.tb_next
+    """The program may have a hook of its own for exceptions: it is called as Python would, with
+    the frames that are there without us. Python's own hook prints those of the exception."""
     if sys.excepthook is not sys.__excepthook__ and isinstance(error, Exception):
+        all_frames = error.__traceback__
         with suppress(Exception, SystemExit):
-            sys.excepthook(type(error), error, frames)
+            error.__traceback__ = _without_ours(all_frames)
+            sys.excepthook(type(error), error, error.__traceback__)
+        error.__traceback__ = all_frames
+
+
+def _without_ours(frames: TracebackType | None) -> TracebackType | None:
+    kept = None
+    for one in reversed(list(_links(frames))):
+        if kind_of(one.tb_frame.f_code) != OURS:
+            kept = TracebackType(kept, one.tb_frame, one.tb_lasti, one.tb_lineno)
+    return kept
+
+
+def _links(frames: TracebackType | None) -> Iterator[TracebackType]:
+    while frames is not None:
+        yield frames
+        frames = frames.tb_next
 
 
 def has_users_frames(error: BaseException) -> bool:
@@ -131,7 +146,7 @@ def _waits(codes: Iterable[CodeType]) -> bool:
 
 
 def _codes(frames: TracebackType | None) -> Iterator[CodeType]:
-    return (frame.f_code for frame, _ in traceback.walk_tb(frames))
+    return (one.tb_frame.f_code for one in _links(frames))
 
 
 def _chain(told: traceback.TracebackException | None) -> Iterator[traceback.TracebackException]:
@@ -143,12 +158,8 @@ def _chain(told: traceback.TracebackException | None) -> Iterator[traceback.Trac
 
 
 def _innermost(frames: TracebackType | None) -> Location | None:
-    place = None
-    while frames is not None:
-        if kind_of(frames.tb_frame.f_code) == USER:
-            place = resolve(frames.tb_frame.f_code, frames.tb_lasti)
-        frames = frames.tb_next
-    return place
+    own = [one for one in _links(frames) if kind_of(one.tb_frame.f_code) == USER]
+    return resolve(own[-1].tb_frame.f_code, own[-1].tb_lasti) if own else None
 
 
 def _native_frames(deaths: str) -> Iterator[tuple[str, int, str]]:

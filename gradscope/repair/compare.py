@@ -146,7 +146,9 @@ def _effects(
     step = last_step(finding)
     errors = (one for one in after.findings if one.severity is Severity.ERROR)
     others = [one for one in errors if not _comes_later(one, before)]
-    first, second = loss_of(before, step), loss_of(after.trace, step)
+    of_loss = (one.step for one in finding.symptoms if one.subject is Subject.LOSS)
+    shown = max(of_loss, default=step)  # gradients stay bad in the passes that add to them
+    first, second = loss_of(before, shown), loss_of(after.trace, shown)
     finite = after.trace.gradients and not any(one.bad for one in after.trace.gradients)
     return verdicts.Effects(
         change=_change(finding, after.trace, kind),

@@ -10,7 +10,7 @@ from gradscope.facts import requests as ask
 from gradscope.ops import Edge
 from gradscope.ops.dtypes import HALF, eps_for
 from gradscope.ops.dtypes import wider as wider_than
-from gradscope.ops.edges import Nature
+from gradscope.ops.edges import Nature, operands
 from gradscope.ops.traits import Trait, has
 from gradscope.rules.reading import evidence
 from gradscope.rules.wording import phrases, proposals
@@ -111,6 +111,7 @@ _HEADS = ("addmm", "mm", "bmm", "linear", "convolution")
 _FLOORS = ("clamp", "clamp_min")
 _POWERS = ("pow", "square", "mul", "sqrt")  # 0 where what they are made of is
 SOFTPLUS = "torch.nn.functional.softplus(x)"
+_POSITIVES = (0.5, 2.0)
 _PARTS = frozenset("split split_with_sizes chunk unbind select slice narrow index".split())
 
 
@@ -123,6 +124,8 @@ def _positive(edge: Edge | None, event: Event, *_: object) -> Fixes:
     if edge is None or call is None or call.location is None or not edge.cure.guard:
         return ()
     is_head = call is made[0] and call.op in _HEADS and edge.nature is Nature.DOMAIN
+    if is_head and any(edge.holds({**operands(event), edge.argument: x}) for x in _POSITIVES):
+        return ()  # acos, acosh: not every positive number is in the domain
     if is_head and _is_part(event, edge.argument):
         return ()
     rectifier = call.op.strip("_")

@@ -59,7 +59,7 @@ def rate_by_hand(text: Source, place: Location) -> ast.Constant | None:
         if isinstance(node, ast.Assign | ast.AugAssign | ast.Expr)
         and node.lineno <= place.line <= (node.end_lineno or node.lineno)
     ]
-    numbers = (_number(text, factor) for node in around for factor in _factors(node))
+    numbers = (number(text, factor) for node in around for factor in _factors(node))
     return next((one for one in numbers if one is not None), None)
 
 
@@ -101,7 +101,7 @@ def _factors(update: ast.stmt) -> Iterator[ast.expr]:
             yield node.value
 
 
-def _number(text: Source, node: ast.expr) -> ast.Constant | None:
+def number(text: Source, node: ast.expr) -> ast.Constant | None:
     """The literal that a factor is, by its sign and its name."""
     seen: set[ast.AST] = set()
     given: ast.expr | None = node

@@ -23,6 +23,7 @@ from gradscope.record.sizes.clearing import version_of
 from gradscope.record.sizes.clipping import Clip
 from gradscope.record.sizes.crossings import Crossing
 from gradscope.record.sizes.leaves import Leaves, norms_of
+from gradscope.record.sizes.reduction import Factor
 from gradscope.record.sizes.sights import Sight, scopes_of
 
 _ALL = 16  # updates that are all measured; of later ones eight for each doubling of their number
@@ -205,7 +206,7 @@ class Account:
         self.piled = 0  # passes since its gradients were last cleared
         self.cycles: list[int] = []
         self.piles: list[int] = []
-        self.factors: list[float | None] = []
+        self.factors: list[Factor | None] = []
         self.scale = 1.0  # of a GradScaler's first step
         self.clips: list[tuple[int, Clip]] = []  # of this cycle, after so many passes
         self.discards: list[int] = []
@@ -245,7 +246,7 @@ class Account:
         grad = self._probe.grad if self._probe is not None else None
         return self._seen != (version_of(grad) if grad is not None else None)
 
-    def note_pass(self, step: int, factor: float | None, *, in_use: bool) -> None:
+    def note_pass(self, step: int, factor: Factor | None, *, in_use: bool) -> None:
         """A pass has given it gradients; `in_use`, it has asked for the pass itself."""
         self.passes, self.last = self.passes + 1, step
         if not in_use:
@@ -342,7 +343,8 @@ class Account:
             self.last,
             cycles=tuple(self.cycles),
             piles=tuple(self.piles),
-            factors=tuple(one and one / self.scale for one in self.factors),
+            factors=tuple(one and one.whole / self.scale for one in self.factors),
+            written=next((one.written for one in self.factors if one is not None), 1.0),
             discards=tuple(self.discards),
             between=tuple(self.gaps),
             left=self.pending,

@@ -25,7 +25,7 @@ from gradscope.record.sizes.account import SAMPLE, Account, Moves, begin_movemen
 from gradscope.record.sizes.clipping import Clip
 from gradscope.record.sizes.crossings import Crossing
 from gradscope.record.sizes.leaves import Leaves, Watched, has_memory
-from gradscope.record.sizes.reduction import factor_of_mean
+from gradscope.record.sizes.reduction import Factor, factor_of_mean
 from gradscope.record.sizes.sights import sights_from
 from gradscope.record.stand_ins import stand_in
 
@@ -51,7 +51,7 @@ class Usages:
         self.not_checked: tuple[NotChecked, ...] = ()
         self._stepping: set[int] = set()  # optimizers that do, their closures included
         self._grads: dict[int, Watched] = {}  # whose gradient the last pass left at an address
-        self._factor: float | None = None  # of the pass that runs
+        self._factor: Factor | None = None  # of the pass that runs
         self._graph: Sequence[Crossing] | None = None  # of the pass that runs
         self._handled = False
         self.wants_look = False  # somebody waits for the graph of a pass
@@ -110,7 +110,8 @@ class Usages:
             account.look()
         if one is not None and self._accounts and self._context.step < SAMPLE:
             with shielded(self._context):
-                self._factor = factor_of_mean(one.outputs, one.args[0] if one.args else ())
+                given = one.args[0] if one.args else ()
+                self._factor = factor_of_mean(one.outputs, given, self._context)
 
     def end_pass(self) -> None:
         for account in self._open:

@@ -1,8 +1,9 @@
 """Whether a loss is a sum or a mean of its terms, and what it is multiplied by."""
 
+import ast
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -10,6 +11,8 @@ from gradscope.facts import Summed
 from gradscope.record.context import RunContext
 from gradscope.record.finite import plain
 from gradscope.record.sites import place_of
+from gradscope.source import expression, parsed
+from gradscope.source.hand_updates import number
 
 _MEAN, _SUM = 1, 2  # at::Reduction
 _DEEPEST = 64  # nodes between a loss and the means that it is made of
@@ -42,11 +45,23 @@ def summed(roots: Sequence[torch.Tensor], context: RunContext) -> Summed | None:
     return Summed(terms, call.info.name if call is not None else "sum", place)
 
 
-def factor_of_mean(roots: Sequence[torch.Tensor], given: Sequence[Any]) -> float | None:
-    """The largest factor by which a mean goes into what is differentiated; None where there is no
-    mean, or what it is multiplied by is no constant. `given` are the gradients of the roots."""
-    found: list[float] = []
-    waiting = [(root.grad_fn, _given(one)) for root, one in zip(roots, given, strict=False)]
+class Factor(NamedTuple):
+    """By how much a mean goes into what is differentiated; `written` is the part of it that stands
+    in the source as a number, or may do so."""
+
+    whole: float
+    written: float
+
+
+def factor_of_mean(
+    roots: Sequence[torch.Tensor], given: Sequence[Any], context: RunContext
+) -> Factor | None:
+    """The largest factor of a mean; None where there is no mean, or what it is multiplied by is no
+    constant. `given` are the gradients of the roots."""
+    found: list[Factor] = []
+    waiting = [
+        (root.grad_fn, Factor(_given(one), 1.0)) for root, one in zip(roots, given, strict=False)
+    ]
     for _ in range(_DEEPEST):
         if not waiting:
             return max(found, default=None)
@@ -54,15 +69,28 @@ def factor_of_mean(roots: Sequence[torch.Tensor], given: Sequence[Any]) -> float
         name = node.name() if node is not None else ""
         below = [one for one, _ in node.next_functions if one is not None] if node else []
         if name.startswith("MeanBackward") or getattr(node, "_saved_reduction", None) == _MEAN:
-            found.append(abs(factor))
+            found.append(Factor(abs(factor.whole), abs(factor.written)))
         elif name in _HANDS_ON:
             waiting += [(one, factor) for one in below]
         elif name in ("MulBackward0", "DivBackward0") and len(below) == 1:
             constant = _constant(node)
             if not constant:
                 return None
-            waiting.append((below[0], factor * constant ** (1 if name[0] == "M" else -1)))
+            by = constant ** (1 if name[0] == "M" else -1)
+            written = by if _is_written(node, context) else 1.0
+            waiting.append((below[0], Factor(factor.whole * by, factor.written * written)))
     return None
+
+
+def _is_written(node: Any, context: RunContext) -> bool:
+    call = context.call_of_node(node)
+    place = place_of(call.user) if call is not None else None
+    text = parsed(place.file) if place is not None else None
+    found = expression(text, place) if text is not None else None
+    if text is None or found is None:
+        return True
+    operands = (one for one in ast.iter_child_nodes(found) if isinstance(one, ast.expr))
+    return any(number(text, one) is not None for one in operands)
 
 
 def _given(grad: Any) -> float:

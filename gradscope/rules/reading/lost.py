@@ -321,10 +321,11 @@ def _go_everywhere(usage: Usage, magnitudes: Magnitudes) -> bool:
 
 def averaged_again(usage: Usage) -> bool:
     """Whether the program, too, divides by the number of ranks over which the gradients have been
-    averaged: the loss, or the gradients."""
+    averaged: the loss, or the gradients. A number that stands in the source is of the loss, as in
+    `0.5 * mse`."""
     passes, factors = set(usage.cycles), set(usage.factors)
     if usage.ranks < 2 or len(passes) != 1 or len(factors) != 1:
         return False
     factor = factors.pop()
-    whole = usage.scaled * (1.0 if factor is None else factor * passes.pop())
+    whole = usage.scaled * (1.0 if factor is None else factor / usage.written * passes.pop())
     return math.isclose(whole * usage.ranks, 1.0, rel_tol=1e-5)
