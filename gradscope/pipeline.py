@@ -279,7 +279,9 @@ def share_of(share: Share, seen: Trace, limits: Limits) -> Share:
     """What a rank tells the others of what it has seen: whether its first bad value is its own. Of
     one that did not get to its end, and saw no such value, its end is told: what was missing until
     then might have come."""
-    errors = [one for one in diagnose(seen, limits) if one.severity is Severity.ERROR]
+    found = diagnose(seen, limits)
+    errors = [one for one in found if one.severity is Severity.ERROR]
+    share = replace(share, warnings=[one.severity for one in found].count(Severity.WARNING))
     ended_early = share.fate is Fate.CALLED_OFF or seen.ending.gave_up or share.is_stuck
     if not errors or (ended_early and not share.symptoms and seen.refusal is None):
         return share

@@ -98,3 +98,20 @@ def test_what_autograd_refuses_is_no_write_that_it_missed(tmp_path):
 
     assert "modified by an inplace operation" in (report.trace.ending.detail or "")
     assert [finding.rule for finding in report.findings] == ["GS303"]
+
+
+def test_a_view_that_can_no_longer_be_used_does_no_harm(tmp_path):
+    text = """
+import torch
+w = torch.ones(4, requires_grad=True)
+for step in range(7):
+    parts = w.split(2)
+    parts[0].sum().backward()
+with torch.no_grad():
+    w.add_(1)
+"""
+    file = tmp_path / "program.py"
+    file.write_text(text)
+    report = diagnosed_file(file)
+
+    assert (report.verdict, report.findings) == ("healthy", ())

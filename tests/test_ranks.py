@@ -224,6 +224,19 @@ def test_the_same_on_all_ranks_is_told_once(tmp_path, monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore:.*fork")
+def test_all_run_again_for_the_nan_that_one_reads(tmp_path, monkeypatch):
+    read = "float((x - 2.0).sqrt().mean())"
+    text = parallel(before=f"if rank and step == 3: {read}")
+    report, codes = on_ranks(text, tmp_path, monkeypatch)
+
+    assert codes == [0, 0]
+    assert [(one.rule, one.location.line) for one in report.findings] == [
+        ("GS504", line_of(text, read))
+    ]
+    assert report.remarks[0] == "this is rank 1 of 2"
+
+
+@pytest.mark.filterwarnings("ignore:.*fork")
 def test_a_bad_value_is_told_before_a_gradient_that_is_missing(tmp_path, monkeypatch):
     """Both ranks miss it from their first step on; one of them then has the NaN."""
     bad = "loss = loss / (1 - rank) if step == 3 else loss"

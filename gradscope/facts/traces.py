@@ -50,7 +50,8 @@ class Fate(StrEnum):
 class Share:
     """What a rank tells the others of one run. `order` counts the ends of all ranks, from 1; `step`
     is that of its trouble, else the passes that it made. `location` is that of its first error,
-    else where its program ended; `detail` is that of its ending."""
+    else where its program ended; `detail` is that of its ending. `warnings` counts what it found
+    that is no error."""
 
     rank: int
     fate: Fate
@@ -65,6 +66,7 @@ class Share:
     waits: bool = False  # in a collective, or in a backward pass
     interrupted: bool = False  # by Ctrl-C: nothing more is to run
     hindered: Effect | None = None  # why it could not run again
+    warnings: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -163,6 +163,12 @@ class Ranks:
         values = [one for one in found if one.subject is not None]
         return min(values, key=lambda one: one.step) if values else next(iter(found), None)
 
+    def first_step(self, step: int | None, idle: bool) -> int | None:
+        """The earliest that any rank asks for; None too where one is `idle`."""
+        told = self._meet((step, idle)).values()
+        steps = [one for one, _ in told if one is not None]
+        return None if any(idle for _, idle in told) else min(steps, default=None)
+
     def agree(self, share: Share) -> Ranked:
         """On the rank whose story is told: where the first bad value was born, else where the
         program came to its end first."""
@@ -281,13 +287,14 @@ def _hangs(share: Share, all: Iterable[Share]) -> bool:
     return is_cut and is_elsewhere and any(one.is_stuck and one.waits for one in all)
 
 
-def _precedence(share: Share) -> tuple[int, bool, int, int]:
-    place, fate = share.step, share.fate
+def _precedence(share: Share) -> tuple[int, bool, tuple[int, ...], int]:
+    place: tuple[int, ...] = (share.step,)
+    fate = share.fate
     if fate in (Fate.DIED, Fate.RAISED, Fate.EXITED):
-        place = share.order
+        place = (share.order,)
         fate = Fate.RAISED if fate is Fate.EXITED else fate  # others raise, since it has gone
     elif share.fate is Fate.HEALTHY:
-        place = -share.step  # one that does not train has little to tell
+        place = (-share.warnings, -share.step)  # one that does not train has little to tell
     return _TELLS.index(fate), not share.symptoms, place, share.rank
 
 

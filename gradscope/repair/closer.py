@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from gradscope.facts import OTHERS, NotChecked, Subject, Trace, Unexamined, UnseenRead
+from gradscope.facts import OTHERS, NotChecked, Subject, Trace, Unexamined
 from gradscope.repair.again import FAILURES, Again, told
 from gradscope.report.status import Doing
 
@@ -23,19 +23,31 @@ def look_closer(
     its gradient leapt, or where it read a NaN; the way to make that run again; and what was not
     looked at, with why."""
     seen, again, left = _where_it_broke(seen, again, patches)
-    if seen.surged is not None and not (again.budget.interrupted or left):
-        seen, again, left = _where_it_surged(seen, again, seen.surged, patches)
-    if seen.unseen_read is None or seen.symptoms or again.budget.interrupted or left:
-        return seen, again, left
-    return _where_it_read(seen, again, seen.unseen_read, patches)
+    idle = bool(again.budget.interrupted or left)
+    surged = _together(again, seen.surged, idle)
+    if surged is not None:
+        seen, again, left = _where_it_surged(seen, again, surged, patches)
+    idle = bool(seen.symptoms or again.budget.interrupted or left)
+    read = _together(again, seen.unseen_read.step if seen.unseen_read else None, idle)
+    return _where_it_read(seen, again, read, patches) if read is not None else (seen, again, left)
+
+
+def _together(again: Again, step: int | None, idle: bool) -> int | None:
+    """The step to look at: of several ranks the earliest, since all of them run or none. One that
+    is `idle` has no use for it, or cannot run."""
+    if again.ranks is None or again.ranks.leads:
+        return None if idle else step
+    return again.ranks.first_step(step, idle)
 
 
 def _where_it_read(
-    seen: Trace, again: Again, read: UnseenRead, patches: Mapping[str, str] | None
+    seen: Trace, again: Again, step: int, patches: Mapping[str, str] | None
 ) -> tuple[Trace, Again, tuple[NotChecked, ...]]:
-    """With what the ops before that read show: the rest is as it was seen."""
-    at = Unexamined(read.step, read.step, None)
+    """With what the ops before a read show: the rest is as it was seen."""
+    at, read = Unexamined(step, step, None), seen.unseen_read
     found = _in_full(again, at, again.budget.seconds, patches)
+    if read is None:
+        return seen, again, ()
     if isinstance(found, str):
         place = read.location
         what = f"that {place} reads" if place else f"in `{read.held_as}`"

@@ -242,7 +242,7 @@ def rank_remarks(ranks: Ranked) -> tuple[str, ...]:
     """A line about the rank, and one for each thing that became of others."""
     own, count = ranks.own, ranks.count
     if own.fate not in _ABOUT:
-        if all(one.fate is own.fate for one in ranks.others):
+        if all((one.fate, one.warnings) == (own.fate, own.warnings) for one in ranks.others):
             return (f"{count} ranks, all alike: this is rank {ranks.rank}",)
         about = f"this is rank {ranks.rank} of {count}"
     else:

@@ -126,7 +126,7 @@ class Symptoms:
     def note_left_gradients(self) -> None:
         """The program is over, and nobody has looked at what its last backward gave to leaves that
         no optimizer takes."""
-        left = [one for one in alive(torch.Tensor) if one.is_leaf and _bad_grad(one)]
+        left = [one for one in alive(torch.Tensor) if _is_bad_leaf(one)]
         if left and not (self._recovered or any_alive(torch.amp.GradScaler)):
             named = ((one.grad, self._leaf_name(one)) for one in left[:_MOST_NAMED])
             found = (self._symptom(Subject.GRADIENT, *one) for one in named)
@@ -320,6 +320,13 @@ def _raised_over(error: BaseException) -> Iterator[tuple[FrameType, str, torch.T
 
 def _bad_grad(leaf: torch.Tensor) -> bool:
     return leaf.grad is not None and holds_bad(leaf.grad)
+
+
+def _is_bad_leaf(tensor: torch.Tensor) -> bool:
+    try:
+        return tensor.is_leaf and _bad_grad(tensor)
+    except RuntimeError:  # a view whose base was written to, as FSDP's are of a flat parameter
+        return False
 
 
 def describe_gradients(leaves: Iterable[tuple[str, torch.Tensor]]) -> tuple[Gradient, ...]:
