@@ -132,10 +132,11 @@ class Usage:
     in the gradients, those of earlier updates that nobody has cleared among them. `factors`: what a
     mean is multiplied by in each of its first passes to be the loss, without the scale of a
     GradScaler; None where there is none, or nobody knows; `written`: what of the first one stands
-    in the source as a number. `discards`: of how many passes the gradients were thrown away, each time that they were cleared unused; `between`: of how many
-    in all before each of its first updates, since the one before. `left`: passes after the last.
-    `discarded` and `used` are the first of these passes, by their steps, `after` the last passes
-    before its first updates, whomever they were for; `last` is the last of all.
+    in the source as a number. `discards`: of how many passes the gradients were thrown away, each
+    time that they were cleared unused; `between`: of how many in all before each of its first
+    updates, since the one before. `left`: passes after the last. `discarded` and `used` are the
+    first of these passes, by their steps, `after` the last passes before its first updates,
+    whomever they were for; `last` is the last of all.
 
     `made` is where the optimizer was, None where nobody saw it, with the `scopes` there, the
     innermost first; `steps_at` where it steps, and
