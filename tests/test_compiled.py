@@ -1,6 +1,8 @@
 """Programs that use `torch.compile`: they run compiled, and where one goes wrong it runs again
 without."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -72,3 +74,46 @@ def test_what_cannot_be_compiled_is_refused_as_ever(full, tmp_path):
 
     assert (report.trace.ending.kind == "raised") is full
     assert ("Unsupported" in report.trace.ending.detail) is full
+
+
+WHOLE_STEP = """
+import torch
+from torch._dynamo.utils import counters
+
+torch.manual_seed(0)
+net = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.Dropout(0.5))
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+schedule = torch.optim.lr_scheduler.StepLR(optimizer, 2)
+scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
+
+@torch.compile(backend="eager")
+def step(x):
+    net.train()
+    loss = net(x).square().mean()
+    loss = loss + loss.item() + sum(x.tolist()[0])
+    scaler.scale(loss).backward()
+    scaler.unscale_(optimizer)
+    torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+    scaler.step(optimizer)
+    scaler.update()
+    schedule.step()
+    net.zero_grad()
+    optimizer.zero_grad()
+    return loss
+
+for number in range(5):
+    print(float(step(torch.ones(4, 3))))
+    torch.ones(1) + 1
+print(sum(counters["graph_break"].values()), dict(counters["stats"]))
+"""
+
+
+def test_a_step_that_is_compiled_as_a_whole_runs_as_ever(tmp_path, capfd):
+    path = tmp_path / "program.py"
+    path.write_text(WHOLE_STEP, encoding="utf-8")
+    subprocess.run([sys.executable, path], check=True)
+    bare = capfd.readouterr().out
+    report = traced(path)
+
+    assert (report.verdict, [one.rule for one in report.findings]) == ("healthy", ["GS902"])
+    assert capfd.readouterr().out == bare

@@ -27,6 +27,9 @@ _sequence_nr = torch._C._autograd._get_sequence_nr
 _modes_left = torch._C._len_torch_dispatch_stack
 _push: Any = torch._C._push_on_torch_dispatch_stack
 _pop: Any = torch._C._pop_torch_dispatch_stack
+_entered: Any = torch._C
+_guard_of_keys = _entered._ForceDispatchKeyGuard
+_KEYS_OF_MODES = (torch._C.DispatchKey.Python, torch._C.DispatchKey.PythonTLSSnapshot)
 
 
 class Unseen(TorchDispatchMode):
@@ -66,6 +69,24 @@ def lifted_above(depth: int) -> Iterator[None]:
             _push(mode)
 
 
+class _Keys:
+    """What `torch.compile` enters around compiled code: it puts back which kinds of dispatch are
+    on. A mode that has come or gone in there has changed that for good."""
+
+    def __init__(self, mode: Dispatch, *keys: Any) -> None:
+        self._mode, self._was_there = mode, mode.is_there
+        self._guard = _guard_of_keys(*keys)
+
+    def __enter__(self) -> None:
+        self._guard.__enter__()
+
+    def __exit__(self, *failure: object) -> None:
+        self._guard.__exit__(*failure)
+        if self._mode.is_there is not self._was_there:
+            for key in _KEYS_OF_MODES:
+                torch._C._dispatch_tls_set_dispatch_key_included(key, _modes_left() > 0)
+
+
 class Dispatch(Unseen):
     """Context manager: below every mode that comes after it. `flow` follows the coming forward
     pass. Not reentrant, and of the thread that entered it (autograd's own threads included)."""
@@ -78,7 +99,7 @@ class Dispatch(Unseen):
         self.flow: Flow | None = None
         self.capturing = False  # a CUDA graph
         self.on_asked: Callable[[bool], None] = lambda asked: None  # told as it comes and goes
-        self._is_there = True
+        self.is_there = True
         self._below = 0  # modes that were there before
         self._all_below = 0  # with those of torch's tracers
 
@@ -87,11 +108,13 @@ class Dispatch(Unseen):
         self.context.seq = _sequence_nr()
         super().__enter__()  # type: ignore[no-untyped-call]
         self._settle()
+        _entered._ForceDispatchKeyGuard = lambda *keys: _Keys(self, *keys)
         return self
 
     def __exit__(self, *failure: object) -> None:
-        with lifted_above(self._below + self._is_there):
-            if not self._is_there:
+        _entered._ForceDispatchKeyGuard = _guard_of_keys
+        with lifted_above(self._below + self.is_there):
+            if not self.is_there:
                 _push(self)
             super().__exit__(*failure)  # type: ignore[no-untyped-call]
 
@@ -110,10 +133,10 @@ class Dispatch(Unseen):
 
     def _settle(self) -> None:
         is_asked = self.is_full or self.flow is not None
-        if is_asked is not self._is_there:
-            with lifted_above(self._below + self._is_there):
+        if is_asked is not self.is_there:
+            with lifted_above(self._below + self.is_there):
                 _push(self) if is_asked else _pop(None)
-            self._is_there = is_asked
+            self.is_there = is_asked
             self.context.seq = _sequence_nr()
         self.on_asked(is_asked)
 

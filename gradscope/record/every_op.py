@@ -2,7 +2,6 @@
 and what else only ops show."""
 
 import sys
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
@@ -24,8 +23,8 @@ from gradscope.record.optimizers import Work, bad_settings
 from gradscope.record.passes import BackwardPass, Engine
 from gradscope.record.sites import OURS, kind_of, user_frames
 from gradscope.record.sizes.gradients import Sizes
-from gradscope.record.stand_ins import stand_in
-from gradscope.record.tracing import unobserved
+from gradscope.record.stand_ins import is_elsewhere, stand_in
+from gradscope.record.tracing import computes_values, unobserved
 from gradscope.record.watching import Watching
 
 _SETTINGS_KEPT = 64
@@ -247,8 +246,10 @@ def _telling_reads(reading: EveryOp, original: Any, thread: int) -> Callable[...
     that a mode could see, in C++ or with all modes off."""
 
     def read(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if is_elsewhere(thread):
+            return original(self, *args, **kwargs)
         frame = sys._getframe(1)
-        is_foreign = threading.get_ident() != thread or kind_of(frame.f_code) == OURS
+        is_foreign = not computes_values() or kind_of(frame.f_code) == OURS
         if not is_foreign and reading.sees_ops():
             reading.mode.note_read(self, None, frame)
         elif not is_foreign and self.numel() == 1 and self.is_floating_point():
@@ -265,7 +266,7 @@ def _telling_nan(reading: EveryOp, original: Any, thread: int) -> Callable[..., 
 
     def read(self: Any) -> Any:
         value = original(self)
-        if value != value and not reading.depth.is_full and threading.get_ident() == thread:
+        if not is_elsewhere(thread) and value != value and not reading.depth.is_full:
             reading.note_watched_nan(sys._getframe(1))
         return value
 
@@ -280,7 +281,7 @@ def _hooks_init(mode: RecordingMode, thread: int) -> Callable[..., Any]:
     def __init__(self: Any, pack_hook: Any, unpack_hook: Any) -> None:
         def unpack(packed: Any) -> Any:
             tensor = unpack_hook(packed)
-            if threading.get_ident() == thread:
+            if not is_elsewhere(thread):
                 mode.note_unpacked(tensor)
             return tensor
 

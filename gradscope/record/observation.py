@@ -28,7 +28,7 @@ from gradscope.record.probes.function_checks import FunctionChecks
 from gradscope.record.refusals import refusal_of
 from gradscope.record.sites import forget_names, user_site
 from gradscope.record.sizes.gradients import Sizes
-from gradscope.record.stand_ins import stand_in
+from gradscope.record.stand_ins import hide_all_from_dynamo, is_elsewhere, stand_in
 from gradscope.record.tracing import computes_values, unobserved
 
 
@@ -91,6 +91,7 @@ class Observation:
 
     def __enter__(self) -> Observation:
         thread = threading.get_ident()
+        hide_all_from_dynamo()
         let_handlers_wait(self._stack)
         follow_modules(self.context, self.dispatch, self._stack, thread)
         follow_functions(self.context, self.functions, self._stack, thread)
@@ -114,7 +115,7 @@ class Observation:
             return original(one.outputs, *one.args, **one.kwargs)
 
         def engine(t_outputs: Any, *args: Any, **kwargs: Any) -> Any:
-            if threading.get_ident() != thread:
+            if is_elsewhere(thread):
                 self._elsewhere[threading.current_thread().name] = None
                 return original(t_outputs, *args, **kwargs)
             if not computes_values():

@@ -18,7 +18,7 @@ from torch.optim.optimizer import (
 
 from gradscope.facts import Setting
 from gradscope.record.sites import Site, user_site
-from gradscope.record.stand_ins import hide_from_dynamo, stand_in
+from gradscope.record.stand_ins import is_elsewhere, stand_in
 from gradscope.record.tracing import computes_values
 
 # By torch's own names. What else a group holds may well be inf: a bound that is switched off.
@@ -102,7 +102,7 @@ def watch_optimizers(
     running: list[Work] = []  # optimizers may step others
 
     def is_foreign() -> bool:
-        return threading.get_ident() != thread or not computes_values()
+        return is_elsewhere(thread) or not computes_values()
 
     def begin(optimizer: Any, args: Any, kwargs: Any) -> Any:
         if is_foreign():
@@ -146,8 +146,6 @@ def watch_optimizers(
 
     if made is not None:
         stand_in(stack, torch.optim.Optimizer, "__init__", _telling(made, thread))
-    for hook in (begin, end):
-        hide_from_dynamo(hook)
     stack.callback(register_optimizer_step_pre_hook(begin).remove)
     stack.callback(register_optimizer_step_post_hook(end).remove)
     stack.callback(running.clear)
@@ -159,7 +157,7 @@ def _telling(made: Callable[[Any, FrameType], None], thread: int) -> Callable[..
 
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
         original(self, *args, **kwargs)
-        if threading.get_ident() == thread:
+        if not is_elsewhere(thread):
             made(self, _outside_of(self, sys._getframe(1)))
 
     return __init__

@@ -19,7 +19,7 @@ from gradscope.record.journal import Note
 from gradscope.record.probes.function_checks import FunctionChecks
 from gradscope.record.schema import OpInfo
 from gradscope.record.sites import ModuleFrame, calls_modules, note_site
-from gradscope.record.stand_ins import stand_in
+from gradscope.record.stand_ins import is_elsewhere, stand_in
 from gradscope.record.tracing import computes_values
 
 _sequence_nr = torch._C._autograd._get_sequence_nr
@@ -70,7 +70,7 @@ def follow_functions(
     original: Any = torch.autograd.Function.apply.__func__  # type: ignore[attr-defined]
 
     def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
-        if threading.get_ident() != thread or context.is_blind or not computes_values():
+        if is_elsewhere(thread) or context.is_blind or not computes_values():
             return original(cls, *args, **kwargs)
         user, inner = note_site(sys._getframe(), context.module)
         if checks is not None:

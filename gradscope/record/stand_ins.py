@@ -1,16 +1,20 @@
 """What stands in the place of a function of torch's for a while, looking as that one does."""
 
 import inspect
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack, suppress
-from functools import WRAPPER_ASSIGNMENTS
+from functools import WRAPPER_ASSIGNMENTS, cache
+from threading import get_ident
 from types import CodeType, FunctionType
 from typing import Any
 
 import torch
 
 _dynamo: Any = torch._C._dynamo.eval_frame
+_is_compiling = torch.compiler.is_dynamo_compiling
 _stand_ins: dict[int, CodeType] = {}  # kept, so that no other code gets the identity of one
+_CALL_NOBODY = ("gradscope.ops", "gradscope.record.sites", "gradscope.record.sizes.flow")
 _HAS_STRATEGIES = hasattr(_dynamo, "_FrameExecStrategy")  # torch 2.6 has none
 
 
@@ -32,7 +36,10 @@ def stand_in(
             new.__signature__ = signature  # type: ignore[attr-defined]
     hide_from_dynamo(new, inner=inner)
     _stand_ins[id(new.__code__)] = new.__code__
-    vars(new)["_torchdynamo_inline"] = original  # what Dynamo traces in its place
+    if name == "__call__" or not isinstance(owner, type):
+        # What Dynamo traces in its place. Of a method, it would call that without `self` where its
+        # graph breaks, so that a method calls the original itself, see `is_elsewhere`.
+        vars(new)["_torchdynamo_inline"] = original
     if name in vars(owner):
         stack.callback(setattr, owner, name, old)
     else:  # it belongs to a class above
@@ -40,16 +47,50 @@ def stand_in(
     setattr(owner, name, classmethod(new) if isinstance(old, classmethod) else new)
 
 
+def is_elsewhere(thread: int) -> bool:
+    """Whether what runs is not the program in this thread, so that only the original has to run:
+    that of another thread, or what Dynamo writes down, for which the first of these is a constant.
+    """
+    return _is_compiling() or get_ident() != thread
+
+
+@cache
+def hide_all_from_dynamo() -> None:
+    """`torch.compile` neither compiles nor counts a function of ours that is loaded by now. It may
+    what they call, which may be the program's, but for modules that never call it."""
+    for name, module in list(sys.modules.items()):
+        if name.startswith("gradscope."):
+            for code in _codes(vars(module).values(), name):
+                _hide(code, inner=name.startswith(_CALL_NOBODY))
+
+
+def _codes(values: Iterable[Any], module: str) -> Iterable[CodeType]:
+    for value in values:
+        value = getattr(value, "__func__", getattr(value, "fget", value))
+        if isinstance(value, CodeType):
+            yield value
+            yield from _codes(value.co_consts, module)
+        elif getattr(value, "__module__", None) == module:
+            if isinstance(value, type):
+                yield from _codes(vars(value).values(), module)
+            elif isinstance(function := inspect.unwrap(value), FunctionType):
+                yield from _codes((function.__code__,), module)
+
+
 def hide_from_dynamo(function: Callable[..., Any], *, inner: bool = True) -> None:
     """`torch.compile` runs this function of ours as it is, and with `inner` all that it calls.
     Told to the frame evaluator, since telling Dynamo imports it, which takes a second."""
     assert isinstance(function, FunctionType)
+    _hide(function.__code__, inner=inner)
+
+
+def _hide(code: CodeType, *, inner: bool) -> None:
     if not _HAS_STRATEGIES:
-        _dynamo.skip_code(function.__code__)  # not what it calls: nothing short of Dynamo can
+        _dynamo.skip_code(code)  # not what it calls: nothing short of Dynamo can
         return
     skip, default = _dynamo._FrameAction.SKIP, _dynamo._FrameAction.DEFAULT
     strategy = _dynamo._FrameExecStrategy(skip, skip if inner else default)
-    _dynamo.set_code_exec_strategy(function.__code__, strategy)
+    _dynamo.set_code_exec_strategy(code, strategy)
 
 
 def runs_ops(function: Any) -> None:

@@ -5,7 +5,6 @@ optimizer is asked, whether it is another one than before.
 """
 
 import sys
-import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from types import FrameType
@@ -27,7 +26,7 @@ from gradscope.record.sizes.crossings import Crossing
 from gradscope.record.sizes.leaves import Leaves, Watched, has_memory
 from gradscope.record.sizes.reduction import Factor, factor_of_mean
 from gradscope.record.sizes.sights import sights_from
-from gradscope.record.stand_ins import stand_in
+from gradscope.record.stand_ins import is_elsewhere, stand_in
 
 _MOST = 16  # optimizers: an inner loop makes them by the thousand
 _LEFT_OUT = NotChecked(
@@ -67,16 +66,18 @@ class Usages:
         self._around(stack, thread, scheduler, "__init__", self._after_scheduling)
         self._around(stack, thread, scheduler, "step", self._after_moving)
 
-    def _clearing(self, original: Any, thread: int) -> Callable[..., None]:
-        def zero_grad(one: Any, *args: Any, **kwargs: Any) -> None:
-            mine = threading.get_ident() == thread
-            waiting = [each for each in self._accounts.values() if each.piled] if mine else ()
+    def _clearing(self, original: Any, thread: int) -> Callable[..., Any]:
+        def zero_grad(one: Any, *args: Any, **kwargs: Any) -> Any:
+            if is_elsewhere(thread):
+                return original(one, *args, **kwargs)
+            waiting = [each for each in self._accounts.values() if each.piled]
             for account in waiting:
                 account.look()
             original(one, *args, **kwargs)
             for account in waiting:
                 if account.is_changed():
                     account.note_cleared(user_site(sys._getframe(1)))
+            return None
 
         return zero_grad
 
@@ -93,7 +94,7 @@ class Usages:
 
         def call(self: Any, *args: Any, **kwargs: Any) -> Any:
             result = original(self, *args, **kwargs)
-            if threading.get_ident() == thread:
+            if not is_elsewhere(thread):
                 given = args[0] if args else next(iter(kwargs.values()), None)
                 after(self, given, sys._getframe(1))
             return result
@@ -174,7 +175,9 @@ class Usages:
     def _after_asking(self, scaler: Any, optimizer: Any, frame: FrameType) -> None:
         account = self._meet(optimizer, ())
         if account is not None and scaler.is_enabled():
-            skipped = account.pending > 0  # a step would have used them
+            # Only a step that was skipped leaves them unused: a compiled one is not seen.
+            found = scaler._found_inf_per_device(optimizer).values()
+            skipped = account.pending > 0 and any(bool(one) for one in found)
             account.note_asked(scaler, skipped, note_site(frame)[0])
 
     def _after_scheduling(self, scheduler: Any, optimizer: Any, frame: FrameType) -> None:

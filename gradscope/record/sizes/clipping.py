@@ -1,7 +1,6 @@
 """Sees the program clip its gradients, and whether it does so at a time when it helps."""
 
 import sys
-import threading
 import weakref
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
@@ -14,7 +13,7 @@ from torch.nn.utils import clip_grad
 from gradscope.facts import LateClip
 from gradscope.record.optimizers import Work, held_by, parameters_of
 from gradscope.record.sites import Site, note_site, place_of
-from gradscope.record.stand_ins import stand_in
+from gradscope.record.stand_ins import is_elsewhere, stand_in
 from gradscope.record.tracing import computes_values
 
 _MOST_KEPT = 16
@@ -63,7 +62,7 @@ class Clipping:
             if isinstance(parameters, torch.Tensor):
                 parameters = [parameters]
             parameters = list(parameters)  # may be a generator
-            if threading.get_ident() == thread and computes_values():
+            if not is_elsewhere(thread) and computes_values():
                 site = note_site(sys._getframe(1))[0]
                 found = Clip("clip_grad_norm_", float(max_norm), total, site)
                 grads = _grads(parameters)
@@ -73,7 +72,7 @@ class Clipping:
 
         def group(tensors: Any, *args: Any, **kwargs: Any) -> Any:
             caller = sys._getframe(1)
-            mine = caller.f_code is by_value and threading.get_ident() == thread
+            mine = caller.f_code is by_value and not is_elsewhere(thread)
             if mine and computes_values():
                 bound = float(caller.f_locals["clip_value"])
                 found = Clip("clip_grad_value_", bound, None, note_site(caller)[0])
@@ -81,7 +80,7 @@ class Clipping:
             return grouped(tensors, *args, **kwargs)
 
         def unscale_(one: Any, optimizer: Any) -> None:
-            if threading.get_ident() == thread and one.is_enabled() and computes_values():
+            if not is_elsewhere(thread) and one.is_enabled() and computes_values():
                 self._unscales(optimizer, one, note_site(sys._getframe(1))[0])
             unscale(one, optimizer)
 

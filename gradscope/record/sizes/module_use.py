@@ -2,7 +2,6 @@
 the right mode, and whether anybody calls a method `backward` of their own, as autograd does not."""
 
 import sys
-import threading
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import ExitStack
 from types import FrameType, FunctionType
@@ -19,7 +18,7 @@ from gradscope.record.definitions import head
 from gradscope.record.journal import Note
 from gradscope.record.names import Names
 from gradscope.record.sites import USER, Site, kind_of, note_site, resolve
-from gradscope.record.stand_ins import stand_in
+from gradscope.record.stand_ins import is_elsewhere, stand_in
 from gradscope.record.tracing import unobserved
 
 _FEWEST = 3  # passes in a row: one may be an attack, or a look at the data
@@ -73,7 +72,7 @@ class TrainingModes:
         train: Any = nn.Module.train
 
         def set_mode(one: Any, *args: Any, **kwargs: Any) -> Any:
-            if self._setting or threading.get_ident() != thread:
+            if is_elsewhere(thread) or self._setting:
                 return train(one, *args, **kwargs)
             self._setting = True
             try:
@@ -90,13 +89,15 @@ class TrainingModes:
         original = kind.forward
 
         def forward(one: Any, *args: Any, **kwargs: Any) -> Any:
+            if is_elsewhere(thread):
+                return original(one, *args, **kwargs)
             if torch.is_grad_enabled():
-                if one not in self._met and threading.get_ident() == thread:
+                if one not in self._met:
                     self._met.add(one)
                     root, caller = _outermost(sys._getframe(1))
                     if caller is not None:
                         self._called[root] = note_site(caller)[0]
-            elif one.training and threading.get_ident() == thread:
+            elif one.training:
                 self._note_run(*_outermost(sys._getframe(1)))
             return original(one, *args, **kwargs)
 
