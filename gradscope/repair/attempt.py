@@ -25,19 +25,12 @@ from gradscope.facts import requests as ask
 from gradscope.facts.verdicts import CannotRun
 from gradscope.ops.dtypes import HALF
 from gradscope.programs import ChildFault, NoAnswer
+from gradscope.repair import worth
 from gradscope.repair.again import FAILURES, Hindered, Setup
 from gradscope.repair.budget import Budget, Purpose, RunsSpent, Search
 from gradscope.repair.compare import Outcome, Seen, acting, compare, last_step
 from gradscope.repair.differences import has_finite_loss, loss_of, repeats
 from gradscope.repair.patched import Patched, ways
-from gradscope.repair.worth import (
-    asks_for_truth,
-    gone_on,
-    is_sound,
-    may_be_decided,
-    undecided,
-    weighed,
-)
 from gradscope.repair.write.culprit import Unpatchable, locate
 from gradscope.repair.write.propose import fixes_of
 from gradscope.source import Source
@@ -142,7 +135,7 @@ class Bench:
         varied = None
         # A diagonal is added to as to the noise of a model: how much is a choice.
         is_noise = any(isinstance(fix.request, ask.AddToDiagonal) for fix in finding.fixes)
-        if not is_noise and may_be_decided(self.before.trace, last_step(finding), one.kind):
+        if not is_noise and worth.may_be_decided(self.before.trace, last_step(finding), one.kind):
             other = replace(one, text=one.varied)
             varied = partial(self._run, other.texts, first) if other.text != one.text else None
         return self._judged(finding, again, one, varied)
@@ -162,16 +155,16 @@ class Bench:
             if outcome.doubtful and not self._is_repeatable(trace, step):
                 return Outcome(NotTried(Reason.NOT_REPEATABLE))
             if isinstance(outcome.verdict, Verified):
-                asks = asks_for_truth(finding) and not (same or one.made[-1].meant)
+                asks = worth.asks_for_truth(finding) and not (same or one.made[-1].meant)
                 exact = self._in_float64(step) if asks else None
                 in_half = finding.measured.dtype in HALF
-                found = weighed(
+                found = worth.weighed(
                     outcome.verdict, self.before.trace, trace, step, exact, kind, in_half=in_half
                 )
                 if exact is None and varied is not None and isinstance(found, Verified):
                     other, first = varied(step + 1, Purpose.FIX), next(iter(finding.chain), None)
                     share = first.bad / first.numel if first is not None and first.numel else 1.0
-                    found = undecided(found, trace, other, step, share)
+                    found = worth.undecided(found, trace, other, step, share)
                 if not same and exact is None and isinstance(found, Verified):
                     found = self._gone_on(found, again, after, step)
                 return Outcome(found)
@@ -210,7 +203,7 @@ class Bench:
             trace = again(step + 1 + AHEAD, Purpose.AHEAD)
         except FAILURES:  # TimeoutError is an OSError
             return verdict
-        return gone_on(verdict, self.before.trace, Seen(trace, self.diagnose(trace)), step)
+        return worth.gone_on(verdict, self.before.trace, Seen(trace, self.diagnose(trace)), step)
 
     def _in_float64(self, step: int) -> Trace | None:
         """The program without any patch, where that shows what is right; None where it does not,
@@ -224,7 +217,7 @@ class Bench:
                     trace = self.budget.run(
                         Purpose.TRUTH, lambda limit: rerun(in_float64, steps, limit)
                     )
-                    if is_sound(self.before.trace, trace, step):
+                    if worth.is_sound(self.before.trace, trace, step):
                         self._exact[step] = trace
         return self._exact[step]
 

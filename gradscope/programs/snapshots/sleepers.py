@@ -19,19 +19,13 @@ import torch
 
 from gradscope.facts import Hurdle
 from gradscope.programs.audit import own_work
+from gradscope.programs.snapshots import questions
 from gradscope.programs.snapshots.files import OpenFile, open_files, streams
 from gradscope.programs.snapshots.loaders import (
     Batches,
     Tape,
     shared_batches,
     shares_other_memory,
-)
-from gradscope.programs.snapshots.questions import (
-    Carried,
-    Question,
-    heard,
-    passed_on,
-    tell_status,
 )
 from gradscope.record.forking import die_with, fork_unnoticed, survives_a_fork
 from gradscope.signals import held_back, leave
@@ -50,13 +44,13 @@ _ROOM = 3  # times the memory of the process: two snapshots and a worker that wr
 class Woken:
     """In a copy that is to go on: the question, and where its messages go."""
 
-    carried: Carried
+    carried: questions.Carried
     files: tuple[OpenFile, ...]
 
-    def question(self) -> Question:
+    def question(self) -> questions.Question:
         with open(self.carried.question, "rb") as file:
             file.seek(0)
-            asked: Question = pickle.load(file)
+            asked: questions.Question = pickle.load(file)
         return asked
 
 
@@ -130,7 +124,7 @@ class Snapshots:
                     continue
             self._ended.remove(pid)
 
-    def go_on(self, carried: Carried, step: int | None) -> None:
+    def go_on(self, carried: questions.Carried, step: int | None) -> None:
         """In a copy, which takes no other one than that after so many backward passes."""
         self._control = socket.socket(fileno=carried.control)
         self._ours |= {carried.control, carried.messages, carried.deaths}
@@ -172,11 +166,11 @@ class Snapshots:
     def serve(self) -> None:
         """Pass questions on to the snapshots, until nobody asks any more."""
         with held_back():
-            while self._alive and (asked := heard(self._control)) is not None:
+            while self._alive and (asked := questions.heard(self._control)) is not None:
                 step, carried = asked
                 for one in self._alive:
                     if one.step == step:
-                        passed_on(one.control, step, carried)
+                        questions.passed_on(one.control, step, carried)
                 for descriptor in carried:
                     os.close(descriptor)
             if self._alive:  # a Ctrl-C that came meanwhile was not for the program
@@ -275,7 +269,7 @@ def _sleep(control: socket.socket, files: tuple[OpenFile, ...]) -> Woken:
     """The life of a copy: each question is answered by a copy of its own, which returns."""
     worker = 0
     while True:
-        asked = heard(control)
+        asked = questions.heard(control)
         if worker:
             os.waitpid(worker, 0)  # only now may its number be another's
         if asked is None:
@@ -291,10 +285,10 @@ def _sleep(control: socket.socket, files: tuple[OpenFile, ...]) -> Woken:
             return Woken(carried, files)
         with suppress(OSError):  # it has done so itself, or is gone
             os.setpgid(worker, worker)
-        tell_status(carried, worker)
+        questions.tell_status(carried, worker)
         for descriptor in set(carried) - {carried.status}:
             os.close(descriptor)
-        tell_status(carried, _ended(worker))
+        questions.tell_status(carried, _ended(worker))
         os.close(carried.status)
 
 

@@ -14,21 +14,13 @@ import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from gradscope.facts import Carried, Location
+from gradscope.record import sites
 from gradscope.record.context import RunContext
 from gradscope.record.events.provenance import storage_key
 from gradscope.record.held import parts_of, variables
 from gradscope.record.optimizers import Work, held_by, parameters_of
 from gradscope.record.passes import BackwardPass
 from gradscope.record.schema import OpInfo
-from gradscope.record.sites import (
-    LIBRARY,
-    ModuleFrame,
-    Site,
-    kind_of,
-    note_site,
-    resolve,
-    user_frames,
-)
 
 _sequence_nr = torch._C._autograd._get_sequence_nr
 _PASSES = 4  # backward passes whose graphs are known, as in the journal
@@ -46,7 +38,7 @@ class Noted:
     storage: StorageWeakRef  # keeps the address from being given to another
     seq: int
     op: str
-    site: Site
+    site: sites.Site
     module: str
     recorded: bool
     inner: bool
@@ -66,7 +58,7 @@ class Pass:
 @dataclass(slots=True)
 class Updated:
     optimizer: weakref.ref[Any]
-    site: Site
+    site: sites.Site
     seq: int
 
     @property
@@ -104,7 +96,7 @@ class Notes:
 
     def note_update(self, work: Work) -> None:
         self.updates.append(
-            Updated(weakref.ref(work.optimizer), note_site(work.frame)[0], _sequence_nr())
+            Updated(weakref.ref(work.optimizer), sites.note_site(work.frame)[0], _sequence_nr())
         )
 
     def note_write(self, info: OpInfo, tensor: Any, frame: FrameType) -> Noted | None:
@@ -112,7 +104,7 @@ class Notes:
         key = storage_key(tensor) if isinstance(tensor, torch.Tensor) else None
         if key is None:
             return None
-        user, inner = note_site(frame, self._context.module)
+        user, inner = sites.note_site(frame, self._context.module)
         if not user:
             return None
         module = _library_layer(self._context.module) if inner else ""
@@ -123,10 +115,10 @@ class Notes:
         return noted
 
     def note_pass(self, one: BackwardPass) -> None:
-        frames = user_frames(one.frame)
+        frames = sites.user_frames(one.frame)
         if not frames or not one.nodes:
             return
-        place = resolve(frames[0].f_code, frames[0].f_lasti)
+        place = sites.resolve(frames[0].f_code, frames[0].f_lasti)
         above: dict[int, tuple[int, ...]] = {}
         if len(one.above) <= _LARGEST:
             above = {
@@ -173,10 +165,10 @@ def _number(value: Any) -> int | None:
     return node._sequence_nr() if node is not None else None
 
 
-def _library_layer(module: ModuleFrame | None) -> str:
+def _library_layer(module: sites.ModuleFrame | None) -> str:
     """The class of the innermost running module, where a library wrote it."""
     if module is None:
         return ""
     kind = type(module.module)
     code = getattr(kind.forward, "__code__", None)
-    return kind.__name__ if code is not None and kind_of(code) == LIBRARY else ""
+    return kind.__name__ if code is not None and sites.kind_of(code) == sites.LIBRARY else ""

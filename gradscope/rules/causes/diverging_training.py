@@ -22,18 +22,7 @@ from gradscope.facts import (
     text_of,
 )
 from gradscope.facts import requests as ask
-from gradscope.rules.reading.divergence import (
-    Overshoot,
-    Rise,
-    Setting,
-    blamed_sum,
-    climb_of,
-    is_divergence,
-    never_cleared,
-    overshoot,
-    rise_of,
-    shorter_lr,
-)
+from gradscope.rules.reading import divergence
 from gradscope.rules.reading.lost import BLIND_TO_SCALE
 from gradscope.rules.rule import Asked, Rule
 from gradscope.rules.wording import phrases
@@ -41,36 +30,36 @@ from gradscope.rules.wording import phrases
 _INNOCENT = "No op is at fault; an overflow is only where the growth ends."
 # For each setting the mechanism, and the number that shows it.
 _WORDS = {
-    Setting.MOMENTUM: (
+    divergence.Setting.MOMENTUM: (
         "Momentum {momentum} multiplies the velocity by itself at every step: from 1 on it never"
         " fades, and the steps grow however small the gradient is.",
         "momentum {momentum}",
     ),
-    Setting.DECAY: (
+    divergence.Setting.DECAY: (
         "Weight decay {decay:g} at lr {lr:g} takes {taken:g} times the weights away from them in"
         " each step, which multiplies them by {left:g}.",
         "lr x weight_decay = {taken:g}",
     ),
-    Setting.BELOW_ZERO: (
+    divergence.Setting.BELOW_ZERO: (
         "The learning rate is {lr:.3g}, below 0: each step goes up the slope of the loss.",
         "lr {first_lr:.3g} at step {first}, {lr:.3g} at step {step}",
     ),
-    Setting.RAISED: (
+    divergence.Setting.RAISED: (
         "The schedule has raised the learning rate from {first_lr:.3g} to {lr:.3g} by step {step},"
         " where the loss begins to grow.",
         "lr {first_lr:.3g} at step {first}, {lr:.3g} at step {step}",
     ),
-    Setting.ASCENT: (
+    divergence.Setting.ASCENT: (
         "{who} adds the gradient to the parameters (line {line}), where descent subtracts it: each"
         " step goes up the slope of the loss.",
         "the gradient is added in line {line}",
     ),
-    Setting.ACCUMULATED: (
+    divergence.Setting.ACCUMULATED: (
         "Each step of {optimizer} uses the sum of the gradients of {passes} backward passes, where"
         " their mean was meant: lr {lr:g} acts like {of_passes:g}.",
         "{passes} backward passes for each step",
     ),
-    Setting.UNBOUNDED: (
+    divergence.Setting.UNBOUNDED: (
         "Nothing bounds this loss from below: the lower it gets, the larger its gradient, and the"
         " longer the next step.",
         "the loss is below 0",
@@ -117,27 +106,27 @@ class DivergingTraining(Rule):
         magnitudes = trace.magnitudes
         if not magnitudes.updates:
             return
-        for rise in (rise_of(trace.steps), climb_of(trace.steps)):
+        for rise in (divergence.rise_of(trace.steps), divergence.climb_of(trace.steps)):
             limit = self.limits.loss_growth
-            if rise is not None and is_divergence(rise, roots, magnitudes, limit):
+            if rise is not None and divergence.is_divergence(rise, roots, magnitudes, limit):
                 yield self._about(rise, trace, magnitudes, roots)
                 return
         if not roots and trace.steps:
             by_clearing: dict[Clearing | None, list[list[Update]]] = defaultdict(list)
-            for updates in never_cleared(magnitudes):
+            for updates in divergence.never_cleared(magnitudes):
                 by_clearing[_known_clearing(updates)].append(updates)
             for clearing, places in by_clearing.items():  # what is mended at once is told once
                 yield self._not_learning(trace, places, clearing)
 
     def _about(
-        self, rise: Rise, trace: Trace, magnitudes: Magnitudes, roots: tuple[Root, ...]
+        self, rise: divergence.Rise, trace: Trace, magnitudes: Magnitudes, roots: tuple[Root, ...]
     ) -> Finding:
         updates, update = magnitudes.updates, magnitudes.updates[-1]
         stale = any(one.stale for one in updates)
-        fault = None if stale else overshoot(magnitudes, rise, trace.steps)
+        fault = None if stale else divergence.overshoot(magnitudes, rise, trace.steps)
         total = None
         if not stale and fault is None:
-            total = blamed_sum(magnitudes.summed, rise, update)
+            total = divergence.blamed_sum(magnitudes.summed, rise, update)
         cleared = ask.ClearGradients(_known_clearing(updates))
         why, number_of_fault = _of_setting(fault, updates[0]) if fault else (_why(update), "")
         if stale:
@@ -219,7 +208,7 @@ _STANDARDISED = Fix(
 _STALE = "adds the gradients of earlier steps too"
 
 
-def _headline(rise: Rise) -> str:
+def _headline(rise: divergence.Rise) -> str:
     first, last = rise.first, rise.first + rise.rises
     start, end = number(_sign(rise) * rise.losses[0]), number(_sign(rise) * rise.end)
     size, total = f"x{number(rise.factor, 3)} per step", number(rise.total, 3)
@@ -234,7 +223,7 @@ def _headline(rise: Rise) -> str:
     return f"the loss grows {size} {steps}: {start} to above {end}"
 
 
-def _sign(rise: Rise) -> int:
+def _sign(rise: divergence.Rise) -> int:
     return -1 if rise.falls else 1
 
 
@@ -250,7 +239,7 @@ def _why_stale(update: Update) -> str:
     )
 
 
-def _of_setting(fault: Overshoot, first: Update) -> tuple[str, str]:
+def _of_setting(fault: divergence.Overshoot, first: Update) -> tuple[str, str]:
     """The mechanism and the number for a setting that explains the growth by itself."""
     update, lr = fault.update, fault.update.lr or 0.0
     given = {
@@ -297,25 +286,27 @@ def _terms(total: Summed | None, update: Update) -> str:
     return f"`{total.op}` adds up {total.terms:,} terms: {product}"
 
 
-def _norms(totals: tuple[float, ...], rise: Rise) -> str:
+def _norms(totals: tuple[float, ...], rise: divergence.Rise) -> str:
     shown = [norm for norm in totals[rise.first : rise.first + rise.rises + 1] if norm]
     return f"gradient norm by step: {phrases.series(shown)}" if shown else ""
 
 
-def _repair(fault: Overshoot) -> Asked:
+def _repair(fault: divergence.Overshoot) -> Asked:
     if fault.request is not None:
         return fault.request
     title = "bound the loss from below: a margin, or normalise what it measures"
     return Fix("stable-op", title, "display-only", "torch.relu(difference + margin)")
 
 
-def _slower(rise: Rise, update: Update, stale: bool, magnitudes: Magnitudes) -> ask.LowerRate:
+def _slower(
+    rise: divergence.Rise, update: Update, stale: bool, magnitudes: Magnitudes
+) -> ask.LowerRate:
     if update.lr is None:
         return ask.LowerRate()
     # What is steep is the sum, or has no rate; or any rate holds, once the first leap is over.
     can_try = bool(update.optimizer) and not stale and update.optimizer not in BLIND_TO_SCALE
     steps = 2 * (rise.first + 1 + len(rise.losses)) if can_try else None
-    new = shorter_lr(rise, update.lr, update.optimizer, magnitudes.leaves)
+    new = divergence.shorter_lr(rise, update.lr, update.optimizer, magnitudes.leaves)
     return ask.LowerRate(update.lr, new, update, steps)
 
 

@@ -26,13 +26,7 @@ from gradscope.facts import (
 )
 from gradscope.facts import requests as ask
 from gradscope.rules.cutoffs import LARGEST_SHARE, SHARE_OF_NORM
-from gradscope.rules.reading.growths import (
-    clip_bound,
-    explodes,
-    facts_of,
-    is_clipped,
-    is_made_up_for,
-)
+from gradscope.rules.reading import growths
 from gradscope.rules.rule import Rule
 from gradscope.rules.wording import phrases
 
@@ -79,7 +73,8 @@ class ExplodingGradient(Rule):
         growing = (
             one
             for one in magnitudes.growths
-            if explodes(one, self.limits) and not is_made_up_for(one, magnitudes, self.limits)
+            if growths.explodes(one, self.limits)
+            and not growths.is_made_up_for(one, magnitudes, self.limits)
         )
         if (growth := next(growing, None)) is not None:  # the first step: later ones follow
             yield self._about(growth, magnitudes, roots)
@@ -98,13 +93,13 @@ class ExplodingGradient(Rule):
             message,
             why,
             growth.call,
-            severity=Severity.WARNING if is_clipped(magnitudes) else Severity.ERROR,
+            severity=Severity.WARNING if growths.is_clipped(magnitudes) else Severity.ERROR,
             phase=Phase.BACKWARD,
             step=step,
             label=label,
             related=tuple(Related("use", one, "takes this gradient") for one in users[-1:]),
             evidence={
-                **facts_of(growth),
+                **growths.facts_of(growth),
                 "nodes": list(growth.nodes),
                 "total_norm": totals[step] if is_known else None,
                 "limit": self.limits.gradient_growth,
@@ -115,7 +110,7 @@ class ExplodingGradient(Rule):
             # Clipping bounds the step and leaves the reason where it is.
             fixes=(
                 ask.KeepNorm(growth.axis, growth.nodes, magnitudes.dimensions),
-                ask.ClipNorm(clip_bound(totals[:step])),
+                ask.ClipNorm(growths.clip_bound(totals[:step])),
             ),
         )
 
@@ -149,7 +144,7 @@ class ExplodingGradient(Rule):
             location=at,
             label=f"repeated {len(growth.norms)} times before the overflow",
             related=(Related("use", place, "leaves the range"),) if place and is_elsewhere else (),
-            evidence=facts_of(growth),
+            evidence=growths.facts_of(growth),
             numbers=tuple(phrases.profile(growth, "the values", "the first one first")),
             symptoms=root.symptoms,
             chain=root.chain,
