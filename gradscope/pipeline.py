@@ -75,7 +75,7 @@ def untried(seen: Trace, findings: Findings) -> tuple[Findings, LeftOut]:
     return repaired(seen, findings, None), ()
 
 
-def judge_again(saved: Saved, config: Config, remarks: tuple[str, ...] = ()) -> Report:
+def judge_again(saved: Saved, config: Config) -> Report:
     """What `trace` says of a run, from its trace alone. Patches are written where the source is as
     it was, and cannot be tried."""
     changed = saved.changed()
@@ -91,13 +91,15 @@ def judge_again(saved: Saved, config: Config, remarks: tuple[str, ...] = ()) -> 
     def mend(seen: Trace, findings: Findings) -> tuple[Findings, LeftOut]:
         return tuple(map(served, findings)), ()
 
-    for file in changed:
-        gone = f"{file} is not as it was when it ran: its lines are not shown, and not repaired"
-        remarks = (*remarks, gone)
-    texts = unread(saved)
-    name = saved.trace.target
+    gone = "is not as it was when it ran: its lines are not shown, and not repaired"
     return conclude(
-        name, saved.trace, config, told=has_hurt, mend=mend, remarks=remarks, texts=texts
+        saved.trace.target,
+        saved.trace,
+        config,
+        told=has_hurt,
+        mend=mend,
+        remarks=tuple(f"{file} {gone}" for file in changed),
+        texts=unread(saved),
     )
 
 

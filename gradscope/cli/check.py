@@ -16,6 +16,7 @@ from gradscope.errors import ExitCode, GradscopeError
 
 @subcommand(short_help="Preflight: fail where a configured target is unhealthy.")
 @options.sharing(
+    *options.OF_REPORT,
     *("steps", "input", "config", "time_limit"),
     *("stress", "dtype", "jobs", "memory_limit", "baseline"),
     *options.OF_RULES,
@@ -43,9 +44,6 @@ def check(
     schema: Annotated[
         bool, typer.Option("--schema", help="Print the JSON schema of gradscope.yaml, for editors.")
     ] = False,
-    quiet: options.Quiet = False,
-    format: options.ReportFormat = "terminal",
-    output: options.Output = None,
     report: Annotated[
         list[str] | None,
         typer.Option(metavar="FORMAT=FILE", help="Write the report in one more format."),
@@ -67,7 +65,7 @@ def check(
     if schema:
         sys.stdout.write(json.dumps(schema_of_config(), indent=2) + "\n")
         return ExitCode.OK
-    places = _report_places(format, output, report or ())
+    places = _report_places(*options.report_place(context), report or ())
     for one in places:
         check_report_place(*one)
     asked, inputs, configured = targets or (), options.inputs(context), options.configured(context)
@@ -78,7 +76,7 @@ def check(
     summary, code = run(configured, asked, inputs=inputs, write_baseline=write_baseline)
     ranks = ranks_of()
     if ranks is None or ranks.rank == 0:
-        write_reports(summary, places, quiet=quiet)
+        write_reports(summary, places, quiet=context.params["quiet"])
     return options.code_or_zero(context, code)
 
 

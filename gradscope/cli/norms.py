@@ -22,7 +22,7 @@ FORMATS = ("terminal", "json")
     short_help="Measure each gradient, and what clipping would do to it.",
     epilog=options.ARGUMENTS_FOLLOW,
 )
-@options.sharing(*options.OF_PROGRAM, *options.OF_VERDICT, "no_custom_backward")
+@options.sharing("quiet", "output", *options.OF_PROGRAM, *options.OF_VERDICT, "no_custom_backward")
 def norms(
     context: typer.Context,
     target: Annotated[
@@ -46,7 +46,6 @@ def norms(
     ] = None,
     sort: Annotated[str, typer.Option(metavar="ORDER", help="module or norm.")] = "module",
     format: Annotated[str, typer.Option(metavar="FORMAT", help="terminal or json.")] = "terminal",
-    output: options.Output = None,
     html: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Write a page with pictures (the extra `charts`)."),
@@ -55,7 +54,6 @@ def norms(
         Path | None,
         typer.Option(metavar="DIR", help="Write the norms of each step for TensorBoard."),
     ] = None,
-    quiet: options.Quiet = False,
 ) -> int:
     """Measure each gradient, what clipping would do to it, and where gradients grow or die."""
     from gradscope import pipeline
@@ -64,7 +62,7 @@ def norms(
     from gradscope.report.printable import inert
     from gradscope.report.status import stage_line
 
-    asked = NormOptions(max_norm, norm_type)
+    asked, output = NormOptions(max_norm, norm_type), context.params["output"]
     _check(format, sort, output=output, html=html)
     choice = options.chosen(context, example="clip_norm")
     with stage_line(context.meta[STARTED]) as stages:
@@ -81,7 +79,7 @@ def norms(
         return ExitCode.OK
     if format == "json":
         written = document.as_json(found)
-    elif quiet:
+    elif context.params["quiet"]:
         written = _verdict(found.judged)
     else:
         written = inert(printed.render(found, fitting(output), depth=depth, sort=sort))

@@ -29,22 +29,6 @@ Target = Annotated[
     str | None, typer.Argument(metavar="TARGET", help="As for trace.", show_default=False)
 ]
 
-Quiet = Annotated[
-    bool, typer.Option("--quiet", "-q", help="Only the verdict, and nothing where all is healthy.")
-]
-ReportFormat = Annotated[
-    str,
-    typer.Option(
-        "--format",
-        metavar="FORMAT",
-        help="terminal, json, sarif, junit, github, markdown or html.",
-    ),
-]
-Output = Annotated[
-    Path | None,
-    typer.Option("--output", "-o", metavar="FILE", help="Write the report to a file."),
-]
-
 # Options that are not called as the field of a Config that they set; a "no_" negates it.
 _FIELDS = {"dtype": "dtypes", "no_verify": "verify", "no_custom_backward": "custom_backward"}
 # Type and metavar of an option, by what reads the key of the configuration that it sets.
@@ -60,6 +44,9 @@ _KINDS: dict[Reader, tuple[Any, str | None]] = {
 }
 # Those that set none, or the opposite of one: type, metavar, help.
 _OTHERS: dict[str, tuple[Any, str | None, str]] = {
+    "quiet": (bool, None, "Only the verdict, and nothing where all is healthy."),
+    "format": (str, "FORMAT", "terminal, json, sarif, junit, github, markdown or html [terminal]."),
+    "output": (Path, "FILE", "Write the report to a file."),
     "input": (list[str], "NAME=EXPR", "An input of a function; torch is in scope."),
     "exit_zero": (bool, None, "Exit with 0 also where there are findings."),
     "config": (Path, "FILE", "A configuration other than the nearest gradscope.yaml."),
@@ -67,11 +54,12 @@ _OTHERS: dict[str, tuple[Any, str | None, str]] = {
     "no_custom_backward": (bool, None, "Do not check custom autograd.Functions."),
 }
 OF_PROGRAM = ("steps", "input", "model", "loss", "batch", "config", "time_limit")
+OF_REPORT = ("quiet", "format", "output")
 OF_RULES = ("select", "ignore")
 OF_VERDICT = ("fail_on", "exit_zero")
 OF_TRIALS = ("verify_time", "verify_runs", "rerun")
 _LEAST = {int: 1, float: 0.001}
-_SHORT = {"jobs": ("-j",)}
+_SHORT = {"jobs": ("-j",), "quiet": ("-q",), "output": ("-o",)}
 
 
 def sharing(*names: str) -> Callable[[Callable[..., int]], Callable[..., int]]:
@@ -165,6 +153,11 @@ def chosen(context: typer.Context, **more: str) -> Choice:
         parts=(given["model"], given["loss"], given["batch"]),
         **more,
     )
+
+
+def report_place(context: typer.Context) -> tuple[str, Path | None]:
+    """The format of the report, and the file for it; None: stdout."""
+    return context.params["format"] or "terminal", context.params["output"]
 
 
 def code_or_zero(context: typer.Context, code: ExitCode) -> ExitCode:

@@ -11,11 +11,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gradscope.errors import GradscopeError
+import typer
+
+from gradscope.cli import options
+from gradscope.errors import ExitCode, GradscopeError
 from gradscope.version import __version__
 
 if TYPE_CHECKING:
-    from gradscope.facts import Report, Summary
+    from gradscope.facts import Report, Severity, Summary
     from gradscope.report import Options
     from gradscope.report.rendering import RulePage
     from gradscope.report.status import Stages
@@ -90,17 +93,19 @@ def write(text: str, file: Path | None, asked_by: str = "--output") -> None:
 
 
 def tell(
+    context: typer.Context,
     report: Report,
-    format: str,
-    file: Path | None,
-    *,
-    quiet: bool,
+    fail_on: Severity,
     stages: Stages | None = None,
     texts: Texts | None = None,
-) -> None:
-    """One report, whole. Where Ctrl-C ends its writing, its last line is told all the same."""
+) -> ExitCode:
+    """One report, whole, and the exit code that it gives. Where Ctrl-C ends its writing, its last
+    line is told all the same."""
+    from gradscope.pipeline import exit_code
+
     try:
-        text = rendered(report, format, file, quiet=quiet, texts=texts)
+        format, file = options.report_place(context)
+        text = rendered(report, format, file, quiet=context.params["quiet"], texts=texts)
         if stages is not None:
             stages.clear()
         write(text, file)
@@ -109,6 +114,7 @@ def tell(
 
         say(summary(report))
         raise
+    return options.code_or_zero(context, exit_code(report, fail_on))
 
 
 def write_reports(

@@ -8,20 +8,16 @@ import typer
 from gradscope.cli import options
 from gradscope.cli.app import STARTED, subcommand
 from gradscope.cli.output import check_report_place, tell
-from gradscope.errors import ExitCode
 
 
 @subcommand(short_help="Look at a saved step again, without its program.")
-@options.sharing(*options.OF_RULES, *options.OF_VERDICT, "config", "time_limit")
+@options.sharing(*options.OF_REPORT, *options.OF_RULES, *options.OF_VERDICT, "config", "time_limit")
 def replay(
     context: typer.Context,
     folder: Annotated[
         Path,
         typer.Argument(metavar="DIR", help="What trace --save-step wrote.", show_default=False),
     ],
-    quiet: options.Quiet = False,
-    format: options.ReportFormat = "terminal",
-    output: options.Output = None,
 ) -> int:
     """Run the step that `gradscope trace --save-step DIR` kept, and look at each op of it.
 
@@ -32,11 +28,9 @@ def replay(
     from gradscope import pipeline
     from gradscope.report.status import Doing, stage_line
 
-    check_report_place(format, output)
+    check_report_place(*options.report_place(context))
     configured = options.configured(context)
     with stage_line(context.meta[STARTED]) as stages:
         report = pipeline.replay(folder, configured, stages, context.meta[STARTED])
         stages.begin(Doing.WRITING)
-        tell(report, format, output, quiet=quiet, stages=stages)
-    code: ExitCode = pipeline.exit_code(report, configured.fail_on)
-    return options.code_or_zero(context, code)
+        return tell(context, report, configured.fail_on, stages)

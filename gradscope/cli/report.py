@@ -11,16 +11,13 @@ from gradscope.cli.output import check_report_place, tell
 
 
 @subcommand(short_help="Judge a saved trace again, without running the program.")
-@options.sharing(*options.OF_RULES, *options.OF_VERDICT, "config")
+@options.sharing(*options.OF_REPORT, *options.OF_RULES, *options.OF_VERDICT, "config")
 def report(
     context: typer.Context,
     file: Annotated[
         Path,
         typer.Argument(metavar="FILE", help="What trace --save wrote.", show_default=False),
     ],
-    quiet: options.Quiet = False,
-    format: options.ReportFormat = "terminal",
-    output: options.Output = None,
 ) -> int:
     """Judge a trace that `gradscope trace --save FILE` wrote, and print its report.
 
@@ -29,9 +26,8 @@ def report(
     from gradscope import pipeline
     from gradscope.saved import load
 
-    check_report_place(format, output)
+    check_report_place(*options.report_place(context))
     configured = options.configured(context)
     saved = load(file)
     judged = pipeline.judge_again(saved, configured)
-    tell(judged, format, output, quiet=quiet, texts=pipeline.unread(saved))
-    return options.code_or_zero(context, pipeline.exit_code(judged, configured.fail_on))
+    return tell(context, judged, configured.fail_on, texts=pipeline.unread(saved))

@@ -16,6 +16,7 @@ from gradscope.errors import ExitCode
     epilog=options.ARGUMENTS_FOLLOW,
 )
 @options.sharing(
+    *options.OF_REPORT,
     *("every_step", "keep_going"),
     *options.OF_PROGRAM,
     *options.OF_RULES,
@@ -35,9 +36,6 @@ def trace(
             show_default=False,
         ),
     ] = None,
-    quiet: options.Quiet = False,
-    format: options.ReportFormat = "terminal",
-    output: options.Output = None,
     save: Annotated[
         Path | None,
         typer.Option(
@@ -63,6 +61,7 @@ def trace(
     from gradscope.report.status import Doing, stage_line
     from gradscope.writing import check_writable
 
+    format, output = options.report_place(context)
     check_report_place(format, output)
     if save is not None:
         check_writable(save, asked_by="--save")
@@ -87,6 +86,4 @@ def trace(
         if ranks is not None and not ranks.leads:
             return ExitCode.OK
         stages.begin(Doing.WRITING)
-        tell(report, format, output, quiet=quiet, stages=stages)
-    code = pipeline.exit_code(report, choice.config.fail_on)
-    return options.code_or_zero(context, code)
+        return tell(context, report, choice.config.fail_on, stages)

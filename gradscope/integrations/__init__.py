@@ -1,1 +1,2 @@
-"""gradscope inside other programs: pytest."""
+"""gradscope inside other programs: `watch`, pytest, notebooks, Lightning, transformers; and `trace`
+called from one."""

@@ -1,4 +1,4 @@
-"""What all requests are."""
+"""The base class of all requests."""
 
 from dataclasses import dataclass
 from typing import dataclass_transform
