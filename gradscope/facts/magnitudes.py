@@ -299,6 +299,7 @@ class Magnitudes:
     growths: tuple[Growth, ...] = ()
     leaps: tuple[Leap, ...] = ()
     absences: tuple[Absence, ...] = ()
+    constants: tuple[Absence, ...] = ()  # of what a loss depends on, and one part of it not
     died: tuple[Absence, ...] = ()  # of leaves that had a gradient once, and have zeros by now
     updates: tuple[Update, ...] = ()
     usages: tuple[Usage, ...] = ()  # of the optimizers

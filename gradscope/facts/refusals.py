@@ -46,7 +46,8 @@ class Shared:
     to `made` through which nothing has run since. `carried` are the ways to reach the value.
     `calls` made the part, those `above` it lead on to the present loss; `updates` are those made
     since; `trained`: one of them moved parameters of it. `apart`: an optimizer that has not stepped
-    since holds none, and others that the present loss depends on.
+    since holds none, and others that the present loss depends on. `constant`: the gradients that
+    the earlier backward handed out are numbers in the present loss.
     """
 
     made: Call | None
@@ -62,6 +63,7 @@ class Shared:
     updates: tuple[Write, ...] = ()
     trained: bool = False
     apart: bool = False
+    constant: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

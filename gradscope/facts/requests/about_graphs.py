@@ -85,9 +85,11 @@ class ComputeAnew(Allow):
 
 
 class KeepGraph(Allow):
-    """Let the backward that is called there leave its graph for a second one."""
+    """Let the backward that is called there leave its graph for a second one; `learnt`: and give
+    what it hands out a graph of its own."""
 
     backward: Location
+    learnt: bool = False
 
 
 class UpdateLater(Allow):

@@ -31,7 +31,7 @@ from gradscope.record.held import variables
 from gradscope.record.journal import to_call
 from gradscope.record.refusals.exceptions import Raised, chain
 from gradscope.record.refusals.notes import Noted, Notes, Pass, Updated, held_graphs
-from gradscope.record.sites import resolve
+from gradscope.record.sites import Site, resolve
 from gradscope.record.sizes.flow import Flow
 from gradscope.record.sizes.reasons import cut_upstream, explained
 from gradscope.source.hand_updates import holder_of, written
@@ -164,6 +164,7 @@ class _Inquiry:
             updates=tuple(map(_as_update, after)),
             trained=any(leaves & set(map(id, one.parameters)) for one in after),
             apart=self._notes.is_apart(after, beyond, leaves),
+            constant=any(resolve(*site[0]) == earlier.place for site in _constants(raised)),
         )
 
     def _carried(self, end: Any, earlier: Pass, raised: Raised) -> tuple[refusals.Carried, ...]:
@@ -369,3 +370,10 @@ def _held(holder: ast.expr, frame: FrameType) -> Any:
             return owner._parameters.get(holder.attr, owner._modules.get(holder.attr))
         return getattr(owner, "__dict__", {}).get(holder.attr)
     return None
+
+
+def _constants(raised: Raised) -> Iterator[Site]:
+    """Where the gradients were handed out that are numbers in what was to be differentiated."""
+    if (flow := raised.flow) is not None:
+        for root in raised.roots:
+            yield from (one.cut.note.user for one in flow.constants_in(flow.of(root)[1]))

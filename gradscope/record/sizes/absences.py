@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from gradscope.facts import Absence, Leaf, NoGradient
+from gradscope.facts import Absence, Leaf, Location, NoGradient
 from gradscope.record.definitions import definition
 from gradscope.record.finite import elements
 from gradscope.record.held import modules_in
@@ -20,7 +20,7 @@ from gradscope.record.sites import Site, note_site, place_of
 from gradscope.record.sizes.crossings import Crossings
 from gradscope.record.sizes.flow import Flow
 from gradscope.record.sizes.leaves import Succession
-from gradscope.record.sizes.reasons import why_missing, why_zero
+from gradscope.record.sizes.reasons import explained, why_missing, why_zero
 
 _MISSED = 3  # updates that an optimizer made with a parameter which the program has replaced
 _REMADE = 3  # passes at which a parameter was made anew; fewer may be a change of the model
@@ -40,6 +40,7 @@ class Absences:
         self._zero: dict[int, Absence] = {}
         self._selections: dict[int, set[object]] = defaultdict(set)
         self._read_at: dict[str, Site] = {}  # leaves that no module holds, by name
+        self._constants: dict[tuple[int, Location | None], Absence] = {}
         self._looked_at = -1
         self._settled: set[int] = set()  # of which the pass was looked at that they are trained by
 
@@ -58,6 +59,12 @@ class Absences:
         for _, upstream in map(flow.of, roots):
             cuts |= upstream
         held = self.names.parameters
+        for one in flow.constants_in(cuts):
+            reason, call, location, _ = explained(one.cut)
+            absence = Absence("", False, reason, False, step, call, location=location)
+            for leaf in (*held.values(), *trained.values()):
+                if flow.bit_of(leaf) & one.lost and leaf.requires_grad:
+                    self._constants.setdefault((id(leaf), location), absence)
         for leaf in (*held.values(), *trained.values()):
             if leaf.requires_grad and leaf.grad is None and id(leaf) not in self._settled:
                 read = self.names.gathered(id(leaf), leaf)
@@ -164,6 +171,14 @@ class Absences:
             if absence.reason is NoGradient.LEFT_OUT and len(self._selections[key]) > 1:
                 absence = replace(absence, reason=NoGradient.MASKED)  # others at another step
             yield self._finish(absence, key, leaf.name, leaf.trained, set())
+
+    def constants(self, trained: Mapping[int, torch.Tensor]) -> tuple[Absence, ...]:
+        """The leaves on which a gradient without a graph depends that a loss was computed with."""
+        return tuple(
+            replace(absence, leaf=self._name(key), trained=key in trained)
+            for (key, _), absence in self._constants.items()
+            if key in trained or not trained
+        )
 
     def died(self, leaves: Sequence[Leaf]) -> tuple[Absence, ...]:
         """Where the gradient ends of leaves that had one, and have none but zeros by now."""

@@ -6,7 +6,6 @@ the cuts that lie upstream of it. Beside that, which ops leave the same elements
 data.
 """
 
-import math
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -20,73 +19,13 @@ from gradscope.facts import NoGradient
 from gradscope.ops.traits import Trait, has
 from gradscope.record.context import RunContext
 from gradscope.record.events.provenance import storage_key
-from gradscope.record.finite import plain, sum_as
 from gradscope.record.journal import Note
 from gradscope.record.oprun import checkpoint_around, flatten
 from gradscope.record.schema import OpInfo, read_schema
 from gradscope.record.sites import Site, note_site
 from gradscope.record.sizes.crossings import Activations
-from gradscope.record.tracing import computes_values, unobserved
-
-_LISTED = 64  # numbers in a tensor that are looked up one by one
-_ROUND = 2**8  # numbers of no more bits than these stand in many places: 0, 1, 0.5, 100
-_LARGEST = 2**24  # elements of what is read out at once, for which another sum is worth its time
-
-
-class Readouts:
-    """What the results of one forward pass sum to, and which leaves (as bits) are upstream: values
-    may leave the graph as Python numbers without an op that tells (`tolist()` reads the memory
-    itself), and are recognised where a tensor is made from them again."""
-
-    def __init__(self) -> None:
-        self._live: dict[tuple[int, float], int] = {}
-
-    def note(self, out: Any, live: int) -> None:
-        key = _key(out)
-        if key is not None:
-            self._live[key] = live
-
-    def upstream(self, made: torch.Tensor) -> int:
-        """The leaves upstream of the numbers that a new tensor was made from; 0 for its own."""
-        key = _key(made)
-        live = self._live.get(key, 0) if key is not None else 0
-        return live or self._upstream_of_each(made)
-
-    def _upstream_of_each(self, made: torch.Tensor) -> int:
-        """The same for `torch.tensor([one_loss, another])`: each number is a result of its own."""
-        values = plain(made) if made.is_cpu and 1 < made.numel() <= _LISTED else None
-        if values is None:
-            return 0
-        with unobserved():
-            numbers = values.reshape(-1).tolist()
-        live = 0
-        for number in numbers:
-            if _tells(number):
-                live |= self._live.get((1, _rounded(number)), 0)
-        return live
-
-
-def _key(out: Any) -> tuple[int, float] | None:
-    """Count and sum of the elements. On a device, reading them takes an op that tells; a round sum,
-    or one that is not finite, is shared by too many."""
-    is_read = isinstance(out, torch.Tensor) and out.is_cpu and out.numel() <= _LARGEST
-    values = plain(out) if is_read else None
-    if values is None or values.dtype is torch.float16 or values.dtype is torch.bfloat16:
-        return None
-    with unobserved():
-        # In one order, and rounded, for strides that a new tensor does not have.
-        total = sum_as(values, torch.float64)
-    return (values.numel(), _rounded(total)) if _tells(total) else None
-
-
-def _tells(number: float) -> bool:
-    """Whether two that are equal are so for a reason: rewards are 1, as sums of chances are."""
-    return math.isfinite(number) and not (math.frexp(number)[0] * _ROUND).is_integer()
-
-
-def _rounded(number: float) -> float:
-    return float(f"{number:.9g}")
-
+from gradscope.record.sizes.readouts import Readouts
+from gradscope.record.tracing import computes_values
 
 _NUMBERS = frozenset({"_local_scalar_dense", "item", "equal", "is_nonzero", "lift_fresh"})
 _current_node = torch._C._current_autograd_node
@@ -151,6 +90,15 @@ def _counts_writes(tensor: torch.Tensor) -> bool:
     return is_plain and not tensor.is_inference()
 
 
+class Constant(NamedTuple):
+    """A gradient that was handed out without its graph: it depends on the leaves `lost`. `asked`
+    are the memories of the parameters that it is by, or of what was made of them."""
+
+    cut: Cut
+    lost: int
+    asked: frozenset[int]
+
+
 class _Upstream(NamedTuple):
     """The leaves and the cuts upstream of an op's arguments, the leaves that are arguments
     `themselves` and nothing else, and the memories that all of them lie in."""
@@ -178,6 +126,8 @@ class Flow:
         self._trail: list[tuple[int, Site]] = []  # ops with leaves upstream
         self._used = 0  # the leaves that were read otherwise than idly
         self._idle = 0  # the cuts of leaves that were read idly and of nothing else
+        self._constants: dict[int, Constant] = {}  # by the bit of the cut
+        self._weights: set[int] = set()  # memories of parameters with rows
         self.differentiated = 0  # the leaves upstream of what the program differentiates
         self.handed_out = 0  # the leaves that it does so by
 
@@ -236,6 +186,10 @@ class Flow:
             # `sort` and `max` give values with a graph, and positions without.
             cut = self._add_cut(NoGradient.INTEGER, info, site or note_site(sys._getframe(2)), live)
             self._note_positions(out, cuts | cut)
+        if self._constants and cuts:
+            if info.name == "detach" and not note_site(sys._getframe(2))[1]:
+                self._let_be(out)
+            cuts &= ~self._meant(info, args, out, cuts, read)
         self._pass_on(info, args, out, (live, cuts), read)
 
     def bit_of(self, leaf: torch.Tensor) -> int:
@@ -267,7 +221,11 @@ class Flow:
                 self.differentiated |= self.of(value)[0]
 
     def note_constants(
-        self, values: Sequence[Any], gradients: Sequence[Any], frame: FrameType
+        self,
+        values: Sequence[Any],
+        by: Sequence[Any],
+        gradients: Sequence[Any],
+        frame: FrameType,
     ) -> None:
         """The program was handed gradients of these, asked for at `frame`, without their graph."""
         keys = [storage_key(one) for one in gradients if isinstance(one, torch.Tensor)]
@@ -275,8 +233,52 @@ class Flow:
         live = cuts = 0
         for leaves, before in upstream:
             live, cuts = live | leaves, cuts | before
-        cuts |= self._add_cut(NoGradient.CONSTANT, OpInfo(""), note_site(frame), live, live)
+        site = note_site(frame)
+        cuts |= self._add_cut(NoGradient.CONSTANT, OpInfo(""), site, live, live)
+        cut, bit = self.cuts[-1], self._add_cut(NoGradient.CONSTANT, OpInfo(""), site, 0)
+        self._constants[bit] = Constant(cut, live, frozenset(self._learnt(by)))
+        cuts |= bit
         self._state.update({key: (0, cuts) for key in keys if key is not None})
+
+    def _learnt(self, tensors: Sequence[Any]) -> Iterator[int]:
+        """The memories of those that are parameters, or made of such."""
+        parameters = 0
+        for leaf in self._leaves:
+            if isinstance(leaf, torch.nn.Parameter):
+                parameters |= self.bit_of(leaf)
+        for one in tensors:
+            if isinstance(one, torch.Tensor) and (self.of(one)[0] | self.bit_of(one)) & parameters:
+                if (key := storage_key(one)) is not None:
+                    yield key
+
+    def constants_in(self, bits: int) -> Iterator[Constant]:
+        return (one for bit, one in self._constants.items() if bits & bit)
+
+    def _meant(
+        self, info: OpInfo, args: tuple[Any, ...], out: Any, cuts: int, read: set[int]
+    ) -> int:
+        """The gradients without a graph that this op uses as nobody would one that is to be learnt
+        from: as weights of what they depend on, as a step away from what they are by, as features
+        for a layer, as a mask, or with the graph switched off."""
+        found = 0
+        is_apart = info.name == "detach" or not torch.is_grad_enabled()
+        is_apart |= has(info.name, Trait.STEPS)
+        is_apart |= all(map(is_whole, flatten(out)))
+        is_apart |= not self._weights.isdisjoint(read)
+        multiplies = has(info.name, Trait.MULTIPLIES | Trait.DIVIDES)
+        others = [self.of(one) for one in flatten(args)] if multiplies else []
+        for bit, one in self._constants.items():
+            is_weight = any(live & one.lost and not before & bit for live, before in others)
+            if cuts & bit and (is_apart or is_weight or not one.asked.isdisjoint(read)):
+                found |= bit
+        return found
+
+    def _let_be(self, out: Any) -> None:
+        """The program itself has detached what has no graph as it is: it knows."""
+        key = storage_key(out)
+        if key in self._state:
+            live, cuts = self._state[key]
+            self._state[key] = live, cuts & ~sum(self._constants)
 
     def cuts_in(self, bits: int) -> Iterator[Cut]:
         return (cut for position, cut in enumerate(self.cuts) if bits >> position & 1)
@@ -321,6 +323,9 @@ class Flow:
         if bit is None:
             bit = self._bits[id(leaf)] = 1 << len(self._leaves)
             self._leaves.append(leaf)
+            key = storage_key(leaf) if isinstance(leaf, torch.nn.Parameter) else None
+            if key is not None and leaf.dim() > 1:
+                self._weights.add(key)
         return bit
 
     def _is_autograds(self, site: tuple[Site, Site] | None) -> bool:

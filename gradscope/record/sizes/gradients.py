@@ -120,7 +120,8 @@ class Sizes:
     def end_backward(self, one: BackwardPass, result: Any) -> None:
         """Of the program, a step or not, that gave `result`."""
         if self.inspection.flow is not None and not (one.accumulates or one.create_graph):
-            self.inspection.flow.note_constants(one.outputs, result or (), one.frame)
+            flow = self.inspection.flow
+            flow.note_constants(one.outputs, one.inputs, result or (), one.frame)
 
     def run_backward(self, engine: Engine, one: BackwardPass) -> Any:
         """Of a step."""
@@ -379,6 +380,7 @@ class Sizes:
                 self.leaves.successions.values(),
                 self._additions.found(),
             ),
+            constants=self.absences.constants(self.updates.trained),
             died=self.absences.died(leaves),
             updates=self.updates.facts(),
             usages=self.usages.facts(),

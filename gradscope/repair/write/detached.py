@@ -21,6 +21,7 @@ FACTORIES = frozenset(
     f"torch.{name}" for name in "tensor zeros ones full rand randn linspace arange eye".split()
 )
 COPIES = frozenset({"torch.tensor", "torch.as_tensor"})  # of the numbers, without the graph
+DERIVATIVES = ("torch.autograd.grad", "torch.autograd.functional.")
 _CASTS = frozenset("to type int long short byte char".split())
 VARIABLE = "torch.autograd.Variable"  # of 2017; it makes a leaf of what it is given
 
@@ -144,9 +145,10 @@ def _uncast(culprit: Culprit) -> Iterator[Candidate]:
 
 
 def _with_graph(culprit: Culprit) -> Iterator[Candidate]:
-    """`torch.autograd.grad(out, x, create_graph=True)`."""
+    """`torch.autograd.grad(out, x, create_graph=True)`, and the same for a Jacobian."""
     node = culprit.node
-    if isinstance(node, ast.Call) and culprit.names.dotted(node.func) == "torch.autograd.grad":
+    dotted = culprit.names.dotted(node.func) if isinstance(node, ast.Call) else None
+    if isinstance(node, ast.Call) and dotted and dotted.startswith(DERIVATIVES):
         edit = keyword(culprit.source, node, "create_graph", "True")
         yield Candidate("ask for the gradient with its graph", (edit,))
 

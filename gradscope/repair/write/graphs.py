@@ -126,7 +126,8 @@ def _is_needed(what: ast.Assign, others: Iterable[ast.stmt]) -> bool:
 
 
 def retained(culprit: Culprit, request: ask.KeepGraph) -> Ways:
-    yield from _switched_on(culprit, request.backward, "retain_graph")
+    option = "create_graph" if request.learnt else "retain_graph"
+    yield from _switched_on(culprit, request.backward, option)
 
 
 def allowing_unused(culprit: Culprit) -> Ways:

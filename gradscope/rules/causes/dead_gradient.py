@@ -80,6 +80,13 @@ class DeadGradient(Rule):
         groups = _groups(trace, magnitudes, roots, self.limits)
         for group in sorted(groups, key=lambda group: group[0].location is None):
             yield self._about(group, magnitudes)
+        told = {group[0].location for group in groups}
+        constants: dict[object, list[Absence]] = defaultdict(list)
+        for one in magnitudes.constants:
+            constants[one.location].append(one)
+        for at, group in constants.items():
+            if at not in told:
+                yield self._about_constant(group, magnitudes)
 
     def _about(self, group: Sequence[Absence], magnitudes: Magnitudes) -> Finding:
         first, last = group[0], magnitudes.updates[-1] if magnitudes.updates else None
@@ -116,6 +123,25 @@ class DeadGradient(Rule):
             numbers=tuple(_numbers(group, magnitudes)),
             symptoms=() if is_unheld else symptoms,
             fixes=(_fix(first),),
+        )
+
+    def _about_constant(self, group: Sequence[Absence], magnitudes: Magnitudes) -> Finding:
+        """A gradient that a loss uses as a number, beside what trains the same parameters."""
+        first, names = group[0], [one.leaf for one in group]
+        train = "does not train a parameter" if len(group) == 1 else "trains none of the"
+        which = "" if len(group) == 1 else f" {len(group)} parameters"
+        words = WORDS[first.reason]
+        return self.found(
+            f"a part of the loss {train}{which} that it depends on: {phrases.listed(names)}",
+            f"{words.why} The rest of the loss alone trains these parameters.",
+            first.call,
+            phase=Phase.FORWARD,
+            step=first.step,
+            location=first.location,
+            label=words.label,
+            evidence={"reason": first.reason, "parameters": names},
+            numbers=tuple(_numbers(group, magnitudes)),
+            fixes=(ask.Reattach(first.reason),),
         )
 
     def _about_cleared(self, updates: list[Update], magnitudes: Magnitudes) -> Finding:

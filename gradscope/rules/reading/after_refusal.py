@@ -79,6 +79,9 @@ def is_once(shared: refusals.Shared, raised_at: Location | None) -> bool:
 
 
 def _shared(shared: refusals.Shared, raised_at: Location | None) -> Iterator[ask.Request]:
+    if shared.constant and shared.backward is not None:
+        yield ask.KeepGraph(shared.backward, learnt=True)
+        return
     if is_carried(shared):
         for one in shared.carried:
             yield ask.DetachCarried(one, emptied=one.parts == "list" and one.kept)

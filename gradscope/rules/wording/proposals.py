@@ -3,7 +3,7 @@ place that words it."""
 
 from collections.abc import Mapping
 
-from gradscope.facts import Fix, text_of
+from gradscope.facts import Fix, NoGradient, text_of
 from gradscope.facts import requests as ask
 from gradscope.ops import Edge
 from gradscope.ops.display import spelled
@@ -73,6 +73,8 @@ def _of_fields(request: ask.Request) -> _Words | None:
             return "epsilon", f"add {size:g} to the diagonal", code
         case ask.Reattach(reason):
             return "graph", WORDS[reason].cure, ""
+        case ask.KeepGraph(learnt=True):
+            return "graph", WORDS[NoGradient.CONSTANT].cure, ""
         case ask.CopyWhenSaved(call):
             return "graph", f"let `{spelled(call.op)}` keep a copy of its own", ""
         case ask.UpdateLater(write) if not write.optimizer:

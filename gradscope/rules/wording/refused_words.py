@@ -112,10 +112,18 @@ def _freed(one: refusals.GraphFreed) -> Told:
             "backward met it here",
             evidence=evidence,
         )
+    freed: Places = ((shared.backward, "an earlier backward ran through it, and freed it"),)
     made, name = phrases.spelled(shared.made.op), _named(shared.name, "a value")
     place: Location | None = _at(shared.made)
     reader: Places = ()
-    if is_carried(shared):
+    if shared.constant:
+        why = f"{WORDS[NoGradient.CONSTANT].why} And backward frees the graph of {name}, through"
+        why += " which the loss runs once more."
+        headline = "the loss reads a gradient that was asked for without `create_graph=True`, and"
+        headline += f" runs through the graph of {name} once more"
+        label, place = WORDS[NoGradient.CONSTANT].label, shared.backward
+        reader = ((_at(shared.made), "the loss runs through this as well"),)
+    elif is_carried(shared):
         why += (
             f" This step reads {name} of an earlier one with the whole graph that computed it:"
             " backward would run through the earlier step once more."
@@ -139,7 +147,7 @@ def _freed(one: refusals.GraphFreed) -> Told:
         label,
         place,
         shared.made.op,
-        ((shared.backward, "an earlier backward ran through it, and freed it"), *reader),
+        (*(freed if place != shared.backward else ()), *reader),
         evidence | {"carried": is_carried(shared), "trained": shared.trained},
         (f"{plural(len(shared.calls), 'op')} in the part that both run through",),
     )

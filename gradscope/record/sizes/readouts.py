@@ -1,0 +1,68 @@
+"""Values that leave the graph as Python numbers, and come back."""
+
+import math
+from typing import Any
+
+import torch
+
+from gradscope.record.finite import plain, sum_as
+from gradscope.record.tracing import unobserved
+
+_LISTED = 64  # numbers in a tensor that are looked up one by one
+_ROUND = 2**8  # numbers of no more bits than these stand in many places: 0, 1, 0.5, 100
+_LARGEST = 2**24  # elements of what is read out at once, for which another sum is worth its time
+
+
+class Readouts:
+    """What the results of one forward pass sum to, and which leaves (as bits) are upstream: values
+    may leave the graph as Python numbers without an op that tells (`tolist()` reads the memory
+    itself), and are recognised where a tensor is made from them again."""
+
+    def __init__(self) -> None:
+        self._live: dict[tuple[int, float], int] = {}
+
+    def note(self, out: Any, live: int) -> None:
+        key = _key(out)
+        if key is not None:
+            self._live[key] = live
+
+    def upstream(self, made: torch.Tensor) -> int:
+        """The leaves upstream of the numbers that a new tensor was made from; 0 for its own."""
+        key = _key(made)
+        live = self._live.get(key, 0) if key is not None else 0
+        return live or self._upstream_of_each(made)
+
+    def _upstream_of_each(self, made: torch.Tensor) -> int:
+        """The same for `torch.tensor([one_loss, another])`: each number is a result of its own."""
+        values = plain(made) if made.is_cpu and 1 < made.numel() <= _LISTED else None
+        if values is None:
+            return 0
+        with unobserved():
+            numbers = values.reshape(-1).tolist()
+        live = 0
+        for number in numbers:
+            if _tells(number):
+                live |= self._live.get((1, _rounded(number)), 0)
+        return live
+
+
+def _key(out: Any) -> tuple[int, float] | None:
+    """Count and sum of the elements. On a device, reading them takes an op that tells; a round sum,
+    or one that is not finite, is shared by too many."""
+    is_read = isinstance(out, torch.Tensor) and out.is_cpu and out.numel() <= _LARGEST
+    values = plain(out) if is_read else None
+    if values is None or values.dtype is torch.float16 or values.dtype is torch.bfloat16:
+        return None
+    with unobserved():
+        # In one order, and rounded, for strides that a new tensor does not have.
+        total = sum_as(values, torch.float64)
+    return (values.numel(), _rounded(total)) if _tells(total) else None
+
+
+def _tells(number: float) -> bool:
+    """Whether two that are equal are so for a reason: rewards are 1, as sums of chances are."""
+    return math.isfinite(number) and not (math.frexp(number)[0] * _ROUND).is_integer()
+
+
+def _rounded(number: float) -> float:
+    return float(f"{number:.9g}")

@@ -1,0 +1,166 @@
+"""GS403 and GS303 where a loss reads gradients that were asked for without their graph."""
+
+import pytest
+from corpus import diagnosed_text, findings, loud, patched
+
+HEAD = """\
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+torch.manual_seed(0)
+net = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2))
+opt = torch.optim.Adam(net.parameters(), lr=1e-3)
+"""
+LOOP = """\
+for step in range(6):
+    x, y = torch.randn(8, 4), torch.randn(8, 2)
+    {}
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+"""
+
+
+def program(*lines: str, before: str = "") -> str:
+    return f"{HEAD}{before}{LOOP.format(f'{chr(10)}    '.join(lines))}"
+
+
+LATER, NOW = "retain_graph=True)", "create_graph=True)"
+PHYSICS = program(
+    "u = net(x.requires_grad_())",
+    f"du = torch.autograd.grad(u.sum(), x, {LATER}[0]",
+    "loss = (du.sum(1) + 2 * u.sum(1)).square().mean() + (u - y).square().mean()",
+)
+FORCES = program(
+    "energy, forces = both(x.requires_grad_())",
+    "loss = F.mse_loss(energy, y[:, 0]) + F.mse_loss(forces, x.detach())",
+    before="def both(x):\n    energy = net(x).sum(1)\n"
+    f"    (slope,) = torch.autograd.grad([energy.sum()], [x], {LATER}\n"
+    "    return energy, -slope\n\n\n",
+)
+PENALTY = program(
+    "out = net(x.requires_grad_())",
+    f"(g,) = torch.autograd.grad(out.sum(), x, {LATER}",
+    "loss = out.mean() + 10 * (g.norm(dim=1) - 1).square().mean()",
+)
+LEARNT_RATE = program(
+    "u = net(x.requires_grad_())",
+    f"du = torch.autograd.grad(u.sum(), x, {LATER}[0]",
+    "loss = (du * rate).square().mean() + (u - y).square().mean()",
+    before="rate = nn.Parameter(torch.tensor(0.5))\nopt.add_param_group({'params': [rate]})\n",
+)
+JACOBIAN = program(
+    "jacobian = torch.autograd.functional.jacobian(lambda one: net(one).sum(0), x)",
+    "loss = net(x).square().mean() + jacobian.square().mean()",
+)
+SLOPE_OF_THE_LOSS = program(
+    "loss = (net(x) - y).square().mean()",
+    f"gs = torch.autograd.grad(loss, net.parameters(), {LATER}",
+    "loss = loss + sum(g.square().sum() for g in gs)",
+)
+NUMBERS = {
+    "a residual": (PHYSICS, PHYSICS.replace(LATER, f"retain_graph=True, {NOW}")),
+    "forces": (FORCES, FORCES.replace(LATER, f"retain_graph=True, {NOW}")),
+    "a penalty": (PENALTY, PENALTY.replace(LATER, f"retain_graph=True, {NOW}")),
+    "with a rate that is learnt": (
+        LEARNT_RATE,
+        LEARNT_RATE.replace(LATER, f"retain_graph=True, {NOW}"),
+    ),
+    "a Jacobian": (JACOBIAN, JACOBIAN.replace("sum(0), x)", f"sum(0), x, {NOW}")),
+    "the slope of a loss": (
+        SLOPE_OF_THE_LOSS,
+        SLOPE_OF_THE_LOSS.replace(LATER, f"retain_graph=True, {NOW}"),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", NUMBERS)
+def test_a_gradient_that_a_loss_reads_as_a_number_is_told_and_gets_its_graph(case, here):
+    text, repaired = NUMBERS[case]
+
+    (found,) = diagnosed_text(text, here, verify=True).findings
+
+    assert (found.rule, found.severity) == ("GS403", "error")
+    assert found.evidence["reason"] == "constant"
+    assert "torch.autograd." in text.splitlines()[found.location.line - 1]
+    assert found.fixes[0].verified is True
+    assert patched(found.fixes[0].patch, here) == repaired
+    assert loud(repaired) == []
+
+
+def test_where_it_frees_the_graph_as_well_it_gets_one(here):
+    """To keep the old graph would do away with the exception, and with nothing else."""
+    text = PHYSICS.replace(f", {LATER}", ")")
+
+    found = diagnosed_text(text, here, verify=True).findings[0]
+
+    assert (found.rule, found.evidence["reason"]) == ("GS303", "freed")
+    assert "torch.autograd.grad" in text.splitlines()[found.location.line - 1]
+    assert patched(found.fixes[0].patch, here) == text.replace("x)[0]", f"x, {NOW}[0]")
+    assert found.fixes[0].verified is True
+
+
+STEP = "g = torch.autograd.grad(net(x.requires_grad_()).square().mean(), x)[0]"
+FAST = """\
+def fast(x, w):
+    return F.linear(F.linear(x, w[0], w[1]).tanh(), w[2], w[3])
+
+
+"""
+MEANT = {
+    "adversarial": program(STEP, "loss = (net(x + 0.1 * g.sign()) - y).square().mean()"),
+    "adversarial by length": program(
+        STEP, "loss = (net(x + g / g.norm(dim=1, keepdim=True)) - y).square().mean()"
+    ),
+    "samples that walk": program(
+        *["x = x - 0.1 * torch.autograd.grad(net(x.requires_grad_()).sum(), x)[0]"] * 2,
+        "loss = net(y.repeat(1, 2)).mean() - net(x).mean()",
+    ),
+    "inner steps of the first order": program(
+        "w = list(net.parameters())",
+        "for _ in range(2):",
+        "    gs = torch.autograd.grad((fast(x, w) - y).square().mean(), w)",
+        "    w = [p - 0.1 * g for p, g in zip(w, gs)]",
+        "loss = (fast(x + 1, w) - y).square().mean()",
+        before=FAST,
+    ),
+    "inner steps of the head": program(
+        "w, features = net[2].weight, net[:2](x)",
+        f"(g,) = torch.autograd.grad((F.linear(features, w) - y).square().mean(), w, {LATER}",
+        "loss = (F.linear(net[:2](x + 1), w - 0.1 * g, net[2].bias) - y).square().mean()",
+    ),
+    "a weight of another loss": program(
+        "one, other = (net(x) - y).square().mean(), net(x).abs().mean()",
+        f"a = torch.autograd.grad(one, net[2].weight, {LATER}[0]",
+        f"b = torch.autograd.grad(other, net[2].weight, {LATER}[0]",
+        "loss = one + a.norm() / (b.norm() + 1e-4) * other",
+    ),
+    "a map of classes": program(
+        "hidden = net[:2](x)",
+        "out = net[2](hidden)",
+        f"g = torch.autograd.grad(out[:, 0].sum(), hidden, {LATER}[0]",
+        "loss = (out - y).square().mean() + (g.mean(0) * hidden).relu().mean()",
+    ),
+    "a mask": program(
+        STEP, "loss = (net(torch.where(g.abs() > g.abs().mean(), x, 0.0)) - y).square().mean()"
+    ),
+    "features of another net": program(
+        STEP,
+        "loss = (net(x) - head(g)).square().mean()",
+        before="head = nn.Linear(4, 2)\nopt.add_param_group({'params': head.parameters()})\n",
+    ),
+    "detached": PENALTY.replace("square().mean()", "square().mean().detach()"),
+    "measured": PENALTY.replace("loss = out.mean() + 10 *", "loss = out.mean()\n    seen ="),
+    "of a teacher": program(
+        "wanted = torch.autograd.grad(teacher(x.requires_grad_()).sum(), x)[0]",
+        f"g = torch.autograd.grad(net(x).sum(), x, {NOW}[0]",
+        "loss = (g - wanted).square().mean() + (net(x) - y).square().mean()",
+        before="teacher = nn.Linear(4, 2)\n",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", MEANT)
+def test_a_gradient_that_is_meant_as_a_number_is_not_told(case):
+    assert [found.message for found in findings(MEANT[case])] == []
