@@ -276,6 +276,7 @@ def full() -> Report:
         target="train.py",
         trace=Trace(
             target="train.py",
+            file="train.py",
             symptoms=tuple(one for finding in findings for one in finding.symptoms),
             steps=(Step(0, 5.421, 0.0213, 127),),
             ending=Ending("died", "killed by SIGSEGV after step 0", -11),

@@ -265,6 +265,7 @@ class Trace:
     compiled: Compiling | None = None  # by torch.compile
     refusal: AnyRefusal | None = None  # what autograd raised on, and the program ended by
     rounded_otherwise: tuple[str, ...] = ()  # ops of which torch takes another formula under a mode
+    file: str = ""  # that was asked to run
 
     @property
     def inspected(self) -> int:

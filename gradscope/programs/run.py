@@ -67,11 +67,12 @@ def run(
     from gradscope.programs.child import Job
     from gradscope.programs.load import files_of
     from gradscope.programs.process import start
-    from gradscope.record.sites import claim
+    from gradscope.record.sites import claim, shown_path
 
     silent = silent or repeat is not None
     raise_from_now_on()
-    claim(files_of(target))
+    files = list(files_of(target))
+    claim(files)
     with _faulthandler_file() as deaths, scratch_folder(repeat) as scratch:
         job = Job(
             target=target,
@@ -108,6 +109,7 @@ def run(
         if len(interrupts) > 1 or (interrupts and repeat is not None):
             raise KeyboardInterrupt  # nobody wants to see how half a trial ended
         trace = wait.trace(target.name, deaths)
+    trace = replace(trace, file=shown_path(files[0]) if files else "")
     if ranks is not None:
         ranks.ended(trace, wait.moved)
     # One Ctrl-C may come when the program has told its last word, and ended of itself.

@@ -127,15 +127,13 @@ def _told(finding: Finding) -> str:
 
 
 def _culprit(finding: Finding, report: Report) -> list[Value]:
-    """The finding's place; the script as a whole where the place is not known."""
+    """The finding's place; the file that ran as a whole where the place is not known."""
     if finding.location is not None:
         place = _physical(finding.location)
         logical = _logical(finding.location)
         return [{"physicalLocation": place, **logical}]
-    file = report.target.split(" [")[0].split(":")[0]
-    if not file.endswith(".py"):
-        return []
-    return [{"physicalLocation": {"artifactLocation": _artifact(file)}}]
+    file = report.trace.file
+    return [{"physicalLocation": {"artifactLocation": _artifact(file)}}] if file else []
 
 
 def _related(number: int, one: Related) -> Value:
