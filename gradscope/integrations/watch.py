@@ -21,7 +21,18 @@ import torch
 
 from gradscope.config import Config, load_config
 from gradscope.config.scalars import words
-from gradscope.facts import Ending, Finding, Limits, Ranked, Report, Severity, Share, Trace
+from gradscope.facts import (
+    Ending,
+    Finding,
+    Limits,
+    NotTried,
+    Ranked,
+    Reason,
+    Report,
+    Severity,
+    Share,
+    Trace,
+)
 from gradscope.integrations.in_place import InPlace
 from gradscope.integrations.shown import mimebundle
 from gradscope.norms.loggers import Scalars, writer_of
@@ -231,7 +242,9 @@ class Watch:
             again.config = self.config
             self._tried = again.report()
         tried = self._tried
-        if not tried.findings or tried.replay is None or tried.replay.identical is False:
+        if tried.replay is not None and tried.replay.identical is False:
+            return replace(report, findings=tuple(map(_unlike, report.findings)))
+        if not tried.findings or tried.replay is None:
             return report
         return replace(report, findings=tried.findings, replay=tried.replay)
 
@@ -252,3 +265,13 @@ class Watch:
 
     def _repr_mimebundle_(self, **asked: Any) -> dict[str, str]:
         return mimebundle(self.report())
+
+
+def _unlike(finding: Finding) -> Finding:
+    """A finding of what was run again, from another beginning."""
+    unlike = NotTried(Reason.NOT_REPEATABLE)
+    told = (
+        replace(fix, verdict=unlike) if fix.verdict == NotTried(Reason.NOT_REPEATED) else fix
+        for fix in finding.fixes
+    )
+    return replace(finding, fixes=tuple(told))
