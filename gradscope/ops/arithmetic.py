@@ -15,7 +15,7 @@ from gradscope.ops.edges import (
     too_steep,
 )
 from gradscope.ops.predicates import infinite, largest, overflows, slope_broke
-from gradscope.ops.shared import WIDER, gradient_overflow, infinite_input, no_answer, value_overflow
+from gradscope.ops.shared import gradient_overflow, infinite_input, no_answer, value_overflow
 
 
 def _cancels(sign: int) -> Edge:
@@ -36,7 +36,7 @@ def _zero_times_inf(zero: str, infinity: str) -> Edge:
 
 
 def _too_large(argument: str, holds: Holds, what: str) -> Edge:
-    return overflow(holds, f"the {what}", argument=argument, stable=WIDER)
+    return overflow(holds, f"the {what}", argument=argument, wider=True)
 
 
 def _sum_overflows(sign: int) -> Holds:
@@ -97,7 +97,7 @@ FACTS = (
             "{x} is larger than the largest number of the dtype it is cast to",
             ending="",
             cure=within(Margin.RANGE),
-            stable="{x}.to(torch.bfloat16)",
+            wider=True,
         ),
         slope_too_large(
             lambda values: abs(values["grad_output"]) > largest(values),

@@ -44,7 +44,7 @@ class Edge:
     words ("slope is inf where {x} is 0"): `what`, and its `ending`. `argument` is the operand's
     name in the aten schema, `cause` the name of the rule that explains a value that breaks here,
     `cure` what to do to the operand, `stable` another form of the whole expression, in the
-    templates of `Cure`.
+    templates of `Cure`; `wider`: the same op does not break in a wider dtype.
     """
 
     holds: Holds
@@ -54,6 +54,7 @@ class Edge:
     nature: Nature = Nature.POLE
     cause: str = ""
     stable: str = ""
+    wider: bool = False
     ending: str = ""
 
     @property

@@ -16,7 +16,7 @@ from gradscope.ops.edges import (
     undefined,
 )
 from gradscope.ops.predicates import both, broke, has_infinity, magnitude, slope_broke
-from gradscope.ops.shared import WIDEST, infinite_input, no_answer, slope_overflow, value_overflow
+from gradscope.ops.shared import infinite_input, no_answer, slope_overflow, value_overflow
 
 
 def _meets_infinity(argument: str, *names: str) -> Holds:
@@ -79,7 +79,7 @@ def _normalisation(name: str, argument: str, running: bool = False) -> OpFact:
             both(broke(argument), lambda values: magnitude(values, argument) > 1e9),
             "the variance",
             argument=argument,
-            stable=WIDEST,
+            wider=True,
         ),
         pole(
             both(broke(argument), _divides_by_no_variance),
@@ -92,7 +92,7 @@ def _normalisation(name: str, argument: str, running: bool = False) -> OpFact:
             slope_broke(argument),
             "the power of the deviation in the slope",
             argument=argument,
-            stable=WIDEST,
+            wider=True,
         ),
     ]
     return fact(name, *edges)
@@ -122,12 +122,10 @@ def _complex(name: str) -> OpFact:
             " finite",
             ending="",
             cause="singular-derivative" if tiny else "overflow",
-            stable="{x}.to(torch.complex128)",
+            wider=True,
         )
 
-    too_large = overflow(
-        broke("self"), "the modulus, or its reciprocal,", stable="{x}.to(torch.complex128)"
-    )
+    too_large = overflow(broke("self"), "the modulus, or its reciprocal,", wider=True)
     infinite = infinite_input(
         "self", has_infinity("self"), "slope is {x} over its modulus: inf / inf"
     )

@@ -19,7 +19,7 @@ from gradscope.ops.edges import (
     too_steep,
 )
 from gradscope.ops.predicates import both, broke, has_infinity, largest, slope_broke
-from gradscope.ops.shared import WIDEST, infinite_input
+from gradscope.ops.shared import infinite_input
 
 _JITTER = "{x} + {eps} * torch.eye({x}.shape[-1], dtype={x}.dtype, device={x}.device)"
 
@@ -63,7 +63,7 @@ def _decomposition(
     cure = Cure(guard=_JITTER if measured and values is None else "", margin=Margin.PIVOT)
     is_degenerate = bool(value or slope)
     large = both(broke(argument), _huge) if is_degenerate else broke(argument)
-    edges = [overflow(large, "a product of elements", argument=argument, stable=WIDEST)]
+    edges = [overflow(large, "a product of elements", argument=argument, wider=True)]
     if is_degenerate:
         what = value or "the matrix is close to singular, and its factors leave the dtype"
         singular = partial(pole, cause="degenerate-decomposition", argument=argument)
@@ -74,7 +74,7 @@ def _decomposition(
         (_tiny, "small", "degenerate-decomposition"),
     ):
         what = f"a product in the slope leaves the dtype for elements this {size}"
-        steep = partial(too_steep, ending="", argument=argument, cause=cause, stable=WIDEST)
+        steep = partial(too_steep, ending="", argument=argument, cause=cause, wider=True)
         edges.append(steep(both(slope_broke(argument), holds), what))
     if slope:
         edges.append(degenerate(slope_broke(argument), slope, cure, argument=argument))

@@ -4,7 +4,7 @@ from gradscope.ops.cures import away
 from gradscope.ops.dtypes import Margin
 from gradscope.ops.edges import OpFact, Values, empty, fact, slope_too_large, too_steep
 from gradscope.ops.predicates import both, has_infinity, magnitude, slope_broke
-from gradscope.ops.shared import WIDER, infinite_input, no_answer, slope_overflow, value_overflow
+from gradscope.ops.shared import infinite_input, no_answer, slope_overflow, value_overflow
 
 _OTHERS = "the product of the other elements in the slope"
 
@@ -112,7 +112,7 @@ FACTS = (
         slope_too_large(
             both(slope_broke("self"), lambda values: magnitude(values, "self") > 1),
             "the norm in the slope",
-            stable=WIDER,
+            wider=True,
         ),
     ),
     *(

@@ -4,9 +4,6 @@ from gradscope.ops.cures import FINITE, Cure
 from gradscope.ops.edges import Edge, Holds, infinite_already, overflow, slope_too_large, undefined
 from gradscope.ops.predicates import broke, slope_broke
 
-WIDER = "{x}.float()"
-WIDEST = "{x}.double()"
-
 
 def no_answer(argument: str, holds: Holds, says: str, *, cure: Cure = FINITE) -> Edge:
     """Arithmetic with inf whose value is undefined: inf - inf, 0 * inf, inf / inf."""
@@ -21,13 +18,13 @@ def infinite_input(argument: str, holds: Holds, says: str, *, cure: Cure = FINIT
 def value_overflow(*operands: str, what: str = "result") -> Edge:
     """Finite operands, and a result that is not: the dtype is too narrow for the true one."""
     holds = broke(*operands)
-    return overflow(holds, f"the {what}", argument=operands[0], stable=WIDER)
+    return overflow(holds, f"the {what}", argument=operands[0], wider=True)
 
 
 def slope_overflow(*operands: str, what: str) -> Edge:
     """Finite operands and a finite incoming gradient, and a gradient that leaves the dtype."""
     holds = slope_broke(*operands)
-    return slope_too_large(holds, what, argument=operands[0], stable=WIDER)
+    return slope_too_large(holds, what, argument=operands[0], wider=True)
 
 
 def gradient_overflow(*operands: str) -> Edge:

@@ -16,8 +16,6 @@ from gradscope.rules.reading import evidence
 from gradscope.rules.wording import phrases, proposals
 
 Fixes = tuple[Fix, ...]
-# A "stable form" that is the same op in another dtype.
-_CASTS = ("{x}.float()", "{x}.double()", "{x}.to(")
 
 
 def texts(event: Event) -> dict[str, str]:
@@ -194,7 +192,7 @@ def _stable(edge: Edge | None, event: Event, root: Root, trace: Trace) -> Fixes:
     if pattern is not None:
         names = {"x": "x", "dim": "-1", "eps": f"{eps_for(evidence.dtype(event)):g}"}
         return (_in_one_step(pattern.stable.format_map(_Named(names))),)
-    if edge is not None and edge.stable.startswith(_CASTS):
+    if edge is not None and edge.wider:
         return (wider(event),)
     if edge is not None and edge.stable:
         return (_in_one_step(_fill(edge.stable, edge, event)),)
@@ -202,8 +200,7 @@ def _stable(edge: Edge | None, event: Event, root: Root, trace: Trace) -> Fixes:
 
 
 def _in_one_step(code: str) -> Fix:
-    title = proposals.STABLE.format(text=code)
-    return Fix("stable-op", title, "safe", code, request=ask.StableForm())
+    return Fix("stable-op", proposals.STABLE.format(text=code), "safe", request=ask.StableForm())
 
 
 def wider(event: Event) -> Fix:
