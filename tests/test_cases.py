@@ -24,7 +24,6 @@ KNOWN_GAPS: dict[str, dict[str, str]] = {
         "the buffer that the batch poisoned is told, where it is read, as from a checkpoint",
     ),
     "descent_by_hand_on_raw_columns": {"op": "the last op of the loss, and not of the line"},
-    "log_std_parameter_minus_inf": {"fix": "a checkpoint is advised, and none was loaded"},
     "tiny_audio_in_half": dict.fromkeys(
         ("cause", "fix"), "that the square was flushed to 0 is not said of a mean over it"
     ),

@@ -9,7 +9,8 @@ from difflib import SequenceMatcher
 from os.path import realpath
 from symtable import symtable
 
-from gradscope.facts import Edit, Fix, Location, Verdict
+from gradscope.facts import Edit, Fix, GradientMove, Location, Move, Verdict, Verified
+from gradscope.repair.differences import ROUNDING
 from gradscope.repair.write.culprit import Candidate, Culprit
 from gradscope.repair.write.propose import candidates
 from gradscope.repair.write.splice import edits_between, spliced, unified, without_first
@@ -97,12 +98,25 @@ class Patched:
         return Fix(
             kind=self.kind,
             title=", and ".join(dict.fromkeys(one.title for one in self.made)),
-            safety="safe" if self.same else "unsafe",
+            safety="safe" if self.same or self._computes_the_same(verdict) else "unsafe",
             code="\n".join(line[1:].strip() for line in added if not line.startswith("+++")),
             edits=tuple(edit for one in self.files for edit in edits_between(*one)),
             patch=patch,
             verdict=verdict,
         )
+
+    def _computes_the_same(self, verdict: Verdict) -> bool:
+        """Whether it is another form of the same formula, as what was measured agrees."""
+        exact = all(one.same or one.kind == "stable-op" for one in self.made)
+        if not exact or not isinstance(verdict, Verified):
+            return False
+        effects = verdict.effects
+        moves = [one for one in effects.moves if not _is_rounding(one)]
+        return not moves or (effects.truth is not None and effects.truth.is_met)
+
+
+def _is_rounding(move: Move) -> bool:
+    return isinstance(move, GradientMove) and (move.share or 1.0) <= ROUNDING
 
 
 def patched(culprit: Culprit, candidate: Candidate) -> Patched | None:

@@ -87,7 +87,8 @@ def _divisor(edge: Edge | None, event: Event, *_: object) -> Fixes:
     x = text_at(edge, event)
     title = proposals.NOTHING.format(what=subject(edge, event))
     code = f"torch.where({x} != 0, {x}, 1.0)"
-    return (Fix("guard-empty", title, "unsafe", code, request=ask.DivideByOne()),)
+    request = ask.DivideByOne(is_total=divisor.numel == 1 and not divisor.requires_grad)
+    return (Fix("guard-empty", title, "unsafe", code, request=request),)
 
 
 def _selected(edge: Edge | None, event: Event, *_: object) -> Fixes:
@@ -108,6 +109,7 @@ def _selected(edge: Edge | None, event: Event, *_: object) -> Fixes:
 _HEADS = ("addmm", "mm", "bmm", "linear", "convolution")
 _FLOORS = ("clamp", "clamp_min")
 _POWERS = ("pow", "square", "mul", "sqrt")  # 0 where what they are made of is
+_PICKS = ("index", "index_select", "gather", "masked_select")
 SOFTPLUS = "torch.nn.functional.softplus(x)"
 _POSITIVES = (0.5, 2.0)
 _PARTS = frozenset("split split_with_sizes chunk unbind select slice narrow index".split())
@@ -118,7 +120,7 @@ def _positive(edge: Edge | None, event: Event, *_: object) -> Fixes:
     divided by their sum, and may all be 0. Or around a layer whose output has to be positive."""
     made = list(evidence.made_from(event, edge.argument)) if edge is not None else []
     passed = ("add", "div", "sum", *_POWERS) if event.op != "div" else _POWERS
-    call = next((one for one in made if one.op not in passed), None)
+    call = next((one for one in made if one.op not in (*passed, *_PICKS)), None)
     if edge is None or call is None or call.location is None or not edge.cure.guard:
         return ()
     is_head = call is made[0] and call.op in _HEADS and edge.nature is Nature.DOMAIN

@@ -19,7 +19,10 @@ class KeepOff(Request):
 
 
 class DivideByOne(Request):
-    """Divide by 1 where the divisor is 0: 0 / 0 counts as 0, as does a negative power of 0."""
+    """Divide by 1 where the divisor is 0: 0 / 0 counts as 0, as does a negative power of 0.
+    `is_total`: it is one number of data, as a count or a sum of weights, which 1 may stand for."""
+
+    is_total: bool = False
 
 
 class Inside(StrEnum):
@@ -38,6 +41,12 @@ class LearnInside(Request):
     signed: bool
     argument: tuple[str, int] | None = None
     by: Inside = Inside.SOFTPLUS
+
+
+class FiniteStart(Request):
+    """A large finite number for the inf that the call at `written` puts into a parameter."""
+
+    written: Location
 
 
 class TakeLogits(Request):

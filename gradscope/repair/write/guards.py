@@ -3,6 +3,7 @@
 import ast
 from collections.abc import Iterator
 
+from gradscope.facts import requests as ask
 from gradscope.ops import Edge
 from gradscope.ops.dtypes import Margin, eps_for
 from gradscope.ops.edges import Nature
@@ -48,7 +49,7 @@ def guarded(culprit: Culprit) -> Iterator[Candidate]:
     yield from _upstream(culprit)
 
 
-def divided_by_one(culprit: Culprit) -> Iterator[Candidate]:
+def divided_by_one(culprit: Culprit, request: ask.DivideByOne) -> Iterator[Candidate]:
     """A divisor that is 0 where there is nothing to divide: a count kept at 1, else 1 in its place,
     which leaves every other quotient as it is; a negative power of 0 is 0."""
     edge = next(culprit.edges(), None)
@@ -75,7 +76,8 @@ def divided_by_one(culprit: Culprit) -> Iterator[Candidate]:
     if is_count(culprit, edge) or counts(culprit.source, node):
         edit = culprit.replace(node, f"{culprit.text(node)}.clamp(min=1)")
         yield Candidate(proposals.COUNTED.format(what=what), (edit,))
-    template = filled(culprit, edge, "torch.where({x} != 0, {x}, 1.0)", node)
+    one = "1" if request.is_total else "1.0"  # as an integer it is no number to be varied
+    template = filled(culprit, edge, f"torch.where({{x}} != 0, {{x}}, {one})", node)
     if template is not None:
         yield Candidate(proposals.NOTHING.format(what=what), (culprit.replace(node, template),))
 

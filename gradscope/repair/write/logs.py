@@ -330,7 +330,9 @@ def _complement(read: Reading, node: ast.expr) -> str | None:
     if (squared := read.squared(node)) and (z := read.argument(squared, "tanh")) is not None:
         # 1 - tanh(z) ** 2 is 1 / cosh(z) ** 2.
         z_text = read.text(z)
-        return f"{2 * math.log(2)!r} - 2 * torch.logaddexp({z_text}, -{atom(z_text)})"
+        log = read.culprit.names.spell("math.log")
+        four = f"{log}(4)" if log is not None else repr(math.log(4))
+        return f"{four} - 2 * torch.logaddexp({z_text}, -{atom(z_text)})"
     if (z := read.argument(node, "erf")) is not None:
         return _undone("erfc", read.text(z))
     found = read.op(node, "sub")

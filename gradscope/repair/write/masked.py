@@ -2,10 +2,11 @@
 
 import ast
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from gradscope.facts import Phase, Root
+from gradscope.facts import Edit, Phase, Root
+from gradscope.facts import requests as ask
 from gradscope.ops import Edge, Nature
 from gradscope.ops.traits import Trait, has
 from gradscope.repair.write.culprit import Candidate, Culprit
@@ -16,6 +17,7 @@ from gradscope.rules.reading import evidence
 from gradscope.rules.wording import phrases, proposals
 from gradscope.source import Mask, definition, holds, mask
 from gradscope.source.arguments import spelled
+from gradscope.source.spans import statement_at
 
 
 def masked(culprit: Culprit, *, hidden: bool) -> Iterator[Candidate]:
@@ -128,17 +130,30 @@ def _finite_constant(culprit: Culprit) -> Iterator[Candidate]:
 
 
 def _finite_fill(culprit: Culprit) -> Iterator[Candidate]:
-    """An inf that `masked_fill` or `where` writes, and the loss meets: large and finite, within
-    what half precision holds."""
+    """An inf that `masked_fill` or `where` writes, and the loss meets."""
     found = spelled(culprit.source, culprit.node) if culprit.node else None
     if found is None or found.name not in ("masked_fill", "where"):
         return
-    for value in (*found.positional[1:], *found.keywords.values()):
+    for edit in _finite(culprit, (*found.positional[1:], *found.keywords.values())):
+        yield Candidate("mask with a large finite number", (edit,))
+
+
+def started(culprit: Culprit, request: ask.FiniteStart) -> Iterator[tuple[Edit, ...]]:
+    """The inf constants of the statement that writes them into a parameter."""
+    statement = statement_at(culprit.source, request.written)
+    parts = ast.walk(statement) if statement is not None else ()
+    edits = tuple(_finite(culprit, (one for one in parts if isinstance(one, ast.expr))))
+    if edits:
+        yield edits
+
+
+def _finite(culprit: Culprit, values: Iterable[ast.expr]) -> Iterator[Edit]:
+    """A number that is large, and within what half precision holds, for each infinite constant."""
+    for value in values:
         infinite = infinity(culprit, value)
-        if infinite is not None:
-            large = "1e4" if infinite > 0 else "-1e4"
-            title = "mask with a large finite number"
-            yield Candidate(title, (culprit.replace(value, large),))
+        is_part = isinstance(culprit.source.parents[value], ast.UnaryOp)  # -math.inf
+        if infinite is not None and not is_part:
+            yield culprit.replace(value, "1e4" if infinite > 0 else "-1e4")
 
 
 def _where(culprit: Culprit, condition: str, kept: bool, node: ast.expr, harmless: str) -> str:

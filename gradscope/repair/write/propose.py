@@ -53,7 +53,6 @@ def _scaled(culprit: Culprit) -> Ways:
 # What these ask for is told by their class alone.
 BY_CLASS: Mapping[type[ask.Request], Callable[[Culprit], Ways]] = {
     ask.KeepOff: _kept_off,
-    ask.DivideByOne: guards.divided_by_one,
     ask.SelectElements: selected.selected,
     ask.CleanByMask: selected.cleaned,
     ask.StableForm: stable.rewritten,
@@ -72,6 +71,8 @@ BY_CLASS: Mapping[type[ask.Request], Callable[[Culprit], Ways]] = {
 }
 BY_FIELDS: Mapping[type[ask.Request], Callable[[Culprit, Any], Ways]] = {
     ask.HarmlessOperand: _masked,
+    ask.DivideByOne: guards.divided_by_one,
+    ask.FiniteStart: masked.started,
     ask.LearnInside: instead.learnt,
     ask.TakeLogits: instead.with_logits,
     ask.AddBehind: instead.behind,

@@ -3,12 +3,14 @@ taken away before the exponential, which changes no quotient."""
 
 import ast
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from gradscope.repair.write.culprit import Candidate, Culprit
 from gradscope.repair.write.spelling import can_repeat
 from gradscope.repair.write.splice import before
-from gradscope.source import definition
-from gradscope.source.arguments import spelled
+from gradscope.repair.write.uses import Uses, parameter_of
+from gradscope.source import Source, definition
+from gradscope.source.arguments import Spelled, spelled
 
 _SUMS = frozenset(("index_add", "scatter_add"))
 _NAMES = ("largest", "largest_score")
@@ -26,19 +28,16 @@ def shifted(culprit: Culprit) -> Iterator[Candidate]:
     name = next((one for one in _NAMES if one not in taken), None)
     where = source.nodes.function(made)
     for call in source.nodes.every(ast.Call):
-        added = spelled(source, call)
-        if added is None or added.name not in _SUMS or len(added.positional) != 4:
+        total = (
+            _total(culprit, call, made, scores) if source.nodes.function(call) is where else None
+        )
+        if total is None or not can_repeat(culprit, scores):
             continue
-        start, dim, index, what = added.positional
-        is_here = source.nodes.function(call) is where and _is(culprit, what, made)
-        zeros = definition(source, start) if isinstance(start, ast.Name) else start
-        if not is_here or zeros is None or not all(can_repeat(culprit, x) for x in (zeros, scores)):
-            continue
-        first, by, e = source.of(zeros), source.of(index), culprit.text(scores)
-        along = source.of(dim)
-        is_flat = added.name == "scatter_add" or _dims(culprit) == 1
+        e = culprit.text(scores)
+        along, by = total.dim, source.of(total.index)
+        is_flat = total.is_expanded or _dims(culprit) == 1
         reduce = "scatter_reduce" if is_flat else "index_reduce"
-        filled = culprit.torch(f'torch.full_like({first}, float("-inf"))')
+        filled = culprit.torch(f'torch.full_like({total.zeros}, float("-inf"))')
         read = f"gather({along}, {by})" if is_flat else f"index_select({along}, {by})"
         if filled is None or name is None:
             return
@@ -49,6 +48,67 @@ def shifted(culprit: Culprit) -> Iterator[Candidate]:
             title = "take each group's largest value away before `exp`: the quotients stay"
             yield Candidate(title, (*lines, edit), "stable-op")
         return
+
+
+@dataclass(frozen=True, slots=True)
+class _Total:
+    """A sum over the groups of an index; `zeros`: the text of a tensor of its shape.
+    `is_expanded`: the index has the shape of what is summed."""
+
+    zeros: str
+    dim: str
+    index: ast.expr
+    is_expanded: bool
+
+
+def _total(culprit: Culprit, call: ast.Call, made: ast.expr, scores: ast.expr) -> _Total | None:
+    """What a call sums `made` up by: an op of torch's, or a function of the program around it."""
+    source, added = culprit.source, _sum(culprit, call)
+    if added is not None:
+        into, dim, index, what = added.positional
+        zeros = definition(source, into) if isinstance(into, ast.Name) else into
+        if zeros is None or not can_repeat(culprit, zeros) or not _is(culprit, what, made):
+            return None
+        return _Total(source.of(zeros), source.of(dim), index, added.name == "scatter_add")
+    function = Uses(source).callee(call)
+    given = {} if function is None else _arguments(function, call)
+    values = next((name for name, one in given.items() if _is(culprit, one, made)), None)
+    if function is None or values is None:
+        return None
+    if not all(can_repeat(culprit, one) for name, one in given.items() if name != values):
+        return None
+    for inner in source.nodes.every(ast.Call):
+        added = _sum(culprit, inner) if source.nodes.function(inner) is function else None
+        if added is not None and values in _names(added.positional[3]):
+            _, dim, index, _ = added.positional
+            by = [given[name] for name in _names(index) & {*given} - {values}]
+            if len(by) == 1 and not _names(dim):
+                start = _with(source, call, given[values], culprit.text(scores))
+                return _Total(start, source.of(dim), by[0], False)
+    return None
+
+
+def _with(source: Source, call: ast.Call, argument: ast.expr, text: str) -> str:
+    """A call with another text in the place of an argument."""
+    (first, last), (start, end) = source.extent(call), source.extent(argument)
+    return source.text[first:start] + text + source.text[end:last]
+
+
+def _sum(culprit: Culprit, call: ast.Call) -> Spelled | None:
+    found = spelled(culprit.source, call)
+    is_sum = found is not None and found.name in _SUMS and len(found.positional) == 4
+    return found if is_sum else None
+
+
+def _arguments(function: ast.FunctionDef, call: ast.Call) -> dict[str, ast.expr]:
+    """The argument of a call for each of the function's parameters."""
+    given = [*call.args, *(key.value for key in call.keywords)]
+    named = ((parameter_of(function, call, one), one) for one in given)
+    return {name: one for name, one in named if name is not None}
+
+
+def _names(node: ast.expr) -> set[str]:
+    return {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
 
 
 def _exponential(culprit: Culprit) -> ast.expr | None:

@@ -82,7 +82,7 @@ class Uses:
             self._follow(call)
             return
         function = self.callee(call)
-        parameter = _parameter(function, call, node) if function is not None else None
+        parameter = parameter_of(function, call, node) if function is not None else None
         if function is None or parameter is None:
             self.readers.append(node)
         elif (function, parameter) not in self._given_to:
@@ -127,7 +127,7 @@ class Uses:
             for call in self.calls(function):
                 given = (*call.args, *(key.value for key in call.keywords))
                 if not any(
-                    node in self._seen and _parameter(function, call, node) == parameter
+                    node in self._seen and parameter_of(function, call, node) == parameter
                     for node in given
                 ):
                     raise Lost
@@ -198,7 +198,7 @@ class Uses:
             function = parameter = None
             if isinstance(above, ast.Call) and read in above.args:
                 function = self.callee(above)
-                parameter = _parameter(function, above, read) if function is not None else None
+                parameter = parameter_of(function, above, read) if function is not None else None
             if function is None or parameter is None:
                 yield self._call_of(read)
             else:
@@ -248,7 +248,7 @@ class Uses:
             is_class = isinstance(found, ast.ClassDef)
             function = _method(found, "__init__") if is_class else found
             if isinstance(function, ast.FunctionDef) and isinstance(node, ast.expr):
-                parameter = _parameter(function, call, node) or ""
+                parameter = parameter_of(function, call, node) or ""
                 return self._calls_of_parameter(function, parameter)
             node = call
         return None
@@ -274,7 +274,7 @@ def _method(kind: ast.stmt | None, *names: str) -> ast.FunctionDef | None:
     return next((one for one in methods if one.name in names), None)
 
 
-def _parameter(function: ast.FunctionDef, call: ast.Call, node: ast.expr) -> str | None:
+def parameter_of(function: ast.FunctionDef, call: ast.Call, node: ast.expr) -> str | None:
     """The parameter that gets an argument of a call."""
     names = [one.arg for one in (*function.args.posonlyargs, *function.args.args)]
     names = names[names[:1] == ["self"] :]
@@ -326,7 +326,7 @@ def _argument(source: Source, name: ast.Name) -> ast.expr | None:
     if len(calls) != 1 or not isinstance(function, ast.FunctionDef):
         return None
     given = (*calls[0].args, *(key.value for key in calls[0].keywords))
-    found = (one for one in given if _parameter(function, calls[0], one) == name.id)
+    found = (one for one in given if parameter_of(function, calls[0], one) == name.id)
     value = next(found, None)
     return given_to(source, value) if isinstance(value, ast.Name) and value != name else value
 

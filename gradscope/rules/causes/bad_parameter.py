@@ -1,6 +1,7 @@
 """NaN or inf that was in a parameter or a buffer before the step."""
 
-from gradscope.facts import Finding, Fix, Kind, Root, Trace
+from gradscope.facts import Event, Finding, Fix, Kind, Location, Related, Root, Trace
+from gradscope.facts import requests as ask
 from gradscope.rules.reading import evidence
 from gradscope.rules.rule import Rule
 from gradscope.rules.wording import phrases
@@ -48,17 +49,37 @@ class BadParameter(Rule):
         reader = evidence.reader(root)
         when = "before the first step" if event.step == 0 else f"before step {event.step} read it"
         check = "assert all(v.isfinite().all() for v in state.values() if v.is_floating_point())"
+        at = _written_at(event, trace)
+        came = "the values came from a checkpoint, an initialisation or a write outside of training"
+        fixes: tuple[Fix, ...] = (
+            Fix("data", f"load a checkpoint in which the {holder} is finite", "unsafe", check),
+            Fix("init", f"initialise the {holder} again", "unsafe", "layer.reset_parameters()"),
+        )
+        if at is not None:
+            came = f"the program writes {what} into it (line {at.line})"
+            title = f"start the {holder} with finite numbers"
+            fixes = (Fix("init", title, "unsafe", "-1e4", request=ask.FiniteStart(at)),)
         return self.finding(
             root,
             trace,
             blame=reader,
             message=f"{holder} holds {what} at {phrases.bad_of(event)}",
             label=f"first read here, {what} already",
-            why=f"The {holder} was bad {when}: the values came from a checkpoint, an initialisation"
-            f" or a write outside of training. `{phrases.spelled(reader.op)}` is the first op that"
-            " reads them, and is not at fault.",
-            fixes=(
-                Fix("data", f"load a checkpoint in which the {holder} is finite", "unsafe", check),
-                Fix("init", f"initialise the {holder} again", "unsafe", "layer.reset_parameters()"),
-            ),
+            why=f"The {holder} was bad {when}: {came}. `{phrases.spelled(reader.op)}` is the first"
+            " op that reads them, and is not at fault.",
+            related=(Related("birth", at, f"writes the {what}"),) if at is not None else (),
+            fixes=fixes,
         )
+
+
+def _written_at(event: Event, trace: Trace) -> Location | None:
+    """Where the program puts a constant of its own, that is inf, into the tensor; None where the
+    values came from elsewhere."""
+    writes = [one for id in event.sources if (one := trace.event(id)) is not None]
+    past, place = list(writes), next((one.blame.location for one in writes), None)
+    for one in past:
+        sources = [above for id in one.sources if (above := trace.event(id)) is not None]
+        if not sources and one.kind is not Kind.MINTED:
+            return None
+        past += [above for above in sources if above not in past]
+    return place

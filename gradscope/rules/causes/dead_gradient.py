@@ -223,6 +223,8 @@ def _groups(
             continue  # told by GS407
         if is_broken_off and absence.reason is NoGradient.UNUSED:
             continue  # it might have been used later
+        if is_at_fault and absence.missing and not magnitudes.updates:
+            continue  # the loss of another network may come first, as a critic's
         if by_function or absence in overflown or absence.reason is NoGradient.UNDERFLOW:
             continue
         if is_dead(absence, magnitudes, limits):
