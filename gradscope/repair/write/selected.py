@@ -16,11 +16,13 @@ ELEMENTWISE = frozenset(
     "abs add clamp cos div exp log log1p mul neg pow reciprocal sin sqrt sub tanh".split()
 )
 REDUCES = frozenset(("mean", "sum", "nanmean"))
+COMPARES = frozenset(("l1_loss", "mse_loss", "smooth_l1_loss", "huber_loss"))
 
 
 def selected(culprit: Culprit) -> Iterator[Candidate]:
     """`((p - t) / t).abs().mean()` becomes `((p - t)[t != 0] / t[t != 0]).abs().mean()`: what is
-    averaged is selected before the op, or behind it where other tensors meet the result."""
+    averaged is selected before the op, or behind it where other tensors meet the result, as on both
+    sides of `F.l1_loss(a.log(), b.log())`."""
     edge = next(culprit.edges(), None)
     node = operand_of(culprit, edge) if edge is not None else None
     if edge is None or not isinstance(node, ast.Name | ast.Attribute):
@@ -29,12 +31,15 @@ def selected(culprit: Culprit) -> Iterator[Candidate]:
     if condition is None or not isinstance(culprit.node, ast.expr):
         return
     whole, meets = _around(culprit, culprit.node)
-    if not _is_reduced(culprit, whole):
-        return
     found = spelled(culprit.source, culprit.node)
     parts = (culprit.node,) if found is None or found.method or meets else found.positional
     if meets:
         parts = (whole,)
+    loss = spelled(culprit.source, culprit.source.parents[whole])
+    if loss is not None and loss.name in COMPARES and not loss.keywords:
+        parts = loss.positional
+    elif not _is_reduced(culprit, whole):
+        return
     chosen = [one for one in parts if not isinstance(one, ast.Constant)]
     edits = [culprit.replace(one, f"{culprit.text(one)}[{condition}]") for one in chosen]
     yield Candidate(proposals.SELECTED.format(condition=condition), tuple(edits))
