@@ -79,7 +79,7 @@ def _written_at(event: Event, trace: Trace) -> Location | None:
     past, place = list(writes), next((one.blame.location for one in writes), None)
     for one in past:
         sources = [above for id in one.sources if (above := trace.event(id)) is not None]
-        if not sources and one.kind is not Kind.MINTED:
+        if not sources and one.kind is not Kind.CONSTANT:
             return None
         past += [above for above in sources if above not in past]
     return place
