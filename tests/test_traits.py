@@ -593,6 +593,25 @@ def test_whose_zeros_hang_on_modes_have_another_sign_under_one(op):
         assert not torch.equal(bare, signs())
 
 
+@pytest.mark.parametrize("op", of(Trait.FILL_HANGS_ON_MODES))
+def test_what_fills_a_tensor_in_adds_its_gradient_up_otherwise_under_a_mode(op):
+    def gradient() -> Tensor:
+        filled = torch.zeros((), requires_grad=True)
+        getattr(torch.zeros(1000), op)(mask, filled).backward(weights)
+        assert filled.grad is not None
+        return filled.grad
+
+    torch.manual_seed(0)
+    differ = []
+    for _ in range(20):
+        weights, mask = torch.randn(1000), torch.randn(1000) > 0
+        bare = gradient()
+        with Names():
+            differ.append(not torch.equal(bare, gradient()))
+
+    assert any(differ)
+
+
 @pytest.mark.parametrize("node", ["MaskedFillBackward0", "MaskedFillBackward1", "masked_fill"])
 def test_a_node_and_its_op_are_one(node):
     assert has(node, Trait.CHOOSES)

@@ -47,11 +47,13 @@ class Trait(Flag):
     SPREADS = auto()  # NaN of a single item
     HANGS_ON_MODES = auto()  # torch takes another formula for it under any dispatch mode
     SIGN_HANGS_ON_MODES = auto()  # so it does without a dimension: zeros get another sign
+    FILL_HANGS_ON_MODES = auto()  # so it does for the gradient of a tensor that it fills in
 
 
 # Each op once, with all that it has.
 _ROWS: tuple[tuple[str, Trait], ...] = (
-    ("where masked_fill", Trait.CHOOSES | Trait.MASKS | Trait.FILLS),
+    ("where", Trait.CHOOSES | Trait.MASKS | Trait.FILLS),
+    ("masked_fill", Trait.CHOOSES | Trait.MASKS | Trait.FILLS | Trait.FILL_HANGS_ON_MODES),
     ("masked_select masked_scatter", Trait.CHOOSES | Trait.MASKS),
     ("nan_to_num", Trait.CHOOSES | Trait.BY_VALUE | Trait.FILLS | Trait.CLEANS),
     ("threshold", Trait.CHOOSES | Trait.BY_VALUE | Trait.FILLS | Trait.BOUNDS | Trait.RECTIFIES),

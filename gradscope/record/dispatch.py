@@ -189,7 +189,7 @@ class Dispatch(Unseen):
         constant = None
         if info.shifts and len(args) > 1 and type(args[1]) in (int, float):
             constant = float(args[1])
-        if info.hangs_on_modes:
+        if info.hangs_on_modes or (info.fill_hangs_on_modes and args[-1].requires_grad):
             context.rounded_otherwise[info.name] = None
         calls[seq - 1] = Note(info, user, inner, module, made_in=made_in, constant=constant)
         context.seq = seq

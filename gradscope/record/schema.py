@@ -52,6 +52,7 @@ class OpInfo:
     view: bool = False
     keeps_operand: bool = False
     hangs_on_modes: bool = False
+    fill_hangs_on_modes: bool = False
     matrix: str = ""  # the argument that is decomposed
     regular: bool = False  # it may not be singular
     definite: bool = False  # nor an indefinite one
@@ -129,6 +130,8 @@ def read_schema(func: Any) -> OpInfo:
         keeps_operand=torch.Tag.pointwise in func.tags and breaks_at_operands(name),
         hangs_on_modes=has(name, Trait.HANGS_ON_MODES)
         or (not schema.overload_name and has(name, Trait.SIGN_HANGS_ON_MODES)),
+        fill_hangs_on_modes=bool(schema.overload_name == "Tensor")
+        and has(name, Trait.FILL_HANGS_ON_MODES),
         matrix=matrix.argument if matrix is not None else "",
         regular=matrix is not None and matrix.values is None,
         definite=matrix is not None and matrix.definite,
