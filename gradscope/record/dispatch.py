@@ -20,7 +20,7 @@ from gradscope.record.journal import Note
 from gradscope.record.schema import OpInfo, read_schema
 from gradscope.record.sites import note_site
 from gradscope.record.sizes.flow import Flow
-from gradscope.record.stand_ins import hide_from_dynamo, runs_ops
+from gradscope.record.stand_ins import hide_from_dynamo, leave_us_out, runs_ops
 
 _current_node = torch._C._current_autograd_node
 _sequence_nr = torch._C._autograd._get_sequence_nr
@@ -148,13 +148,17 @@ class Dispatch(Unseen):
             # A tracer (make_fx, FakeTensorMode) lies below all modes: there are no values to look
             # at, and a question of ours would become part of what it traces.
             return func(*args, **kwargs)
-        if self.is_full:
-            out = self.run(func, args, kwargs)
-        else:
-            out = func(*args, **kwargs)
-            self.made = self.note_call(read_schema(func), _current_node(), args, kwargs)
-        if self.flow is not None:
-            self.flow.note(func, args, kwargs, out, self.made)
+        try:
+            if self.is_full:
+                out = self.run(func, args, kwargs)
+            else:
+                out = func(*args, **kwargs)
+                self.made = self.note_call(read_schema(func), _current_node(), args, kwargs)
+            if self.flow is not None:
+                self.flow.note(func, args, kwargs, out, self.made)
+        except BaseException as error:
+            leave_us_out(error)
+            raise
         return out
 
     def run(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -28,7 +28,7 @@ from gradscope.record.probes.function_checks import FunctionChecks
 from gradscope.record.refusals import refusal_of
 from gradscope.record.sites import forget_names, user_site
 from gradscope.record.sizes.gradients import Sizes
-from gradscope.record.stand_ins import hide_all_from_dynamo, is_elsewhere, stand_in
+from gradscope.record.stand_ins import hide_all_from_dynamo, is_elsewhere, leave_us_out, stand_in
 from gradscope.record.tracing import computes_values, unobserved
 
 
@@ -121,10 +121,14 @@ class Observation:
             if not computes_values():
                 return original(t_outputs, *args, **kwargs)
             frame, loss = sys._getframe(1), plain_loss(t_outputs, kwargs)
-            if loss is None or not self.lets_pass(loss):
-                return self.run_backward(run, BackwardPass(t_outputs, args, kwargs, frame))
-            calmly = functools.partial(original, t_outputs, *args, **kwargs)
-            return self.run_calmly(calmly, loss, t_outputs[0], frame)
+            try:
+                if loss is None or not self.lets_pass(loss):
+                    return self.run_backward(run, BackwardPass(t_outputs, args, kwargs, frame))
+                calmly = functools.partial(original, t_outputs, *args, **kwargs)
+                return self.run_calmly(calmly, loss, t_outputs[0], frame)
+            except BaseException as error:
+                leave_us_out(error)
+                raise
 
         for owner in (torch.autograd, torch.autograd.graph):
             stand_in(self._stack, owner, "_engine_run_backward", engine, inner=True)

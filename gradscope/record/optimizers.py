@@ -18,7 +18,7 @@ from torch.optim.optimizer import (
 
 from gradscope.facts import Setting
 from gradscope.record.sites import Site, user_site
-from gradscope.record.stand_ins import is_elsewhere, stand_in
+from gradscope.record.stand_ins import is_elsewhere, leave_us_out, stand_in
 from gradscope.record.tracing import computes_values
 
 # By torch's own names. What else a group holds may well be inf: a bound that is switched off.
@@ -126,7 +126,11 @@ def watch_optimizers(
             if is_foreign() or depth >= len(running):
                 return closure(*args, **kwargs)
             after(running[depth])
-            result = closure(*args, **kwargs)
+            try:
+                result = closure(*args, **kwargs)
+            except BaseException as error:
+                leave_us_out(error)
+                raise
             running[depth].updates = True
             before(running[depth])
             return result
@@ -156,7 +160,11 @@ def _telling(made: Callable[[Any, FrameType], None], thread: int) -> Callable[..
     original: Any = torch.optim.Optimizer.__init__
 
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
-        original(self, *args, **kwargs)
+        try:
+            original(self, *args, **kwargs)
+        except BaseException as error:
+            leave_us_out(error)
+            raise
         if not is_elsewhere(thread):
             made(self, _outside_of(self, sys._getframe(1)))
 

@@ -19,7 +19,7 @@ from gradscope.record.journal import Note
 from gradscope.record.probes.function_checks import FunctionChecks
 from gradscope.record.schema import OpInfo
 from gradscope.record.sites import ModuleFrame, calls_modules, note_site
-from gradscope.record.stand_ins import is_elsewhere, stand_in
+from gradscope.record.stand_ins import is_elsewhere, leave_us_out, stand_in
 from gradscope.record.tracing import computes_values
 
 _sequence_nr = torch._C._autograd._get_sequence_nr
@@ -42,6 +42,9 @@ def follow_modules(context: RunContext, dispatch: Dispatch, stack: ExitStack, th
         context.module = ModuleFrame(self, outer)
         try:
             return original(self, *args, **kwargs)
+        except BaseException as error:
+            leave_us_out(error)
+            raise
         finally:
             context.module = outer
 
@@ -79,6 +82,9 @@ def follow_functions(
         outer, context.function = context.function, name
         try:
             result = original(cls, *args, **kwargs)
+        except BaseException as error:
+            leave_us_out(error)
+            raise
         finally:
             context.function = outer
         if _sequence_nr() > seq:

@@ -6,12 +6,15 @@ from collections.abc import Callable, Iterable
 from contextlib import ExitStack, suppress
 from functools import WRAPPER_ASSIGNMENTS, cache
 from threading import get_ident
-from types import CodeType, FunctionType
+from types import CodeType, FunctionType, TracebackType
 from typing import Any
 
 import torch
 
+from gradscope.record.sites import OURS, file_in_torch, kind_of
+
 _dynamo: Any = torch._C._dynamo.eval_frame
+_CALLS_OP = torch._ops.OpOverload.__call__.__code__
 _is_compiling = torch.compiler.is_dynamo_compiling
 _stand_ins: dict[int, CodeType] = {}  # kept, so that no other code gets the identity of one
 _CALL_NOBODY = ("gradscope.ops", "gradscope.record.sites", "gradscope.record.sizes.flow")
@@ -91,6 +94,26 @@ def _hide(code: CodeType, *, inner: bool) -> None:
     skip, default = _dynamo._FrameAction.SKIP, _dynamo._FrameAction.DEFAULT
     strategy = _dynamo._FrameExecStrategy(skip, skip if inner else default)
     _dynamo.set_code_exec_strategy(code, strategy)
+
+
+def leave_us_out(error: BaseException) -> None:
+    """An exception goes on to the program from a function of ours, which is to `raise` it without
+    more: its traceback has no frame of ours, and none of torch's own around an op that we call. A
+    fault of ours keeps them."""
+    frames = list[TracebackType]()
+    way, called_by_us = error.__traceback__, False
+    while way is not None:
+        code = way.tb_frame.f_code
+        is_ours = kind_of(code) == OURS and not file_in_torch(code)
+        if not is_ours and not (called_by_us and code is _CALLS_OP):
+            frames.append(way)
+        elif is_ours and way.tb_next is None and not stands_in(code):
+            return
+        way, called_by_us = way.tb_next, is_ours
+    inner = None
+    for one in reversed(frames):
+        one.tb_next, inner = inner, one
+    error.__traceback__ = inner
 
 
 def runs_ops(function: Any) -> None:

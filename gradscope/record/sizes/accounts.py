@@ -26,7 +26,7 @@ from gradscope.record.sizes.crossings import Crossing
 from gradscope.record.sizes.leaves import Leaves, Watched, has_memory
 from gradscope.record.sizes.reduction import Factor, factor_of_mean
 from gradscope.record.sizes.sights import sights_from
-from gradscope.record.stand_ins import is_elsewhere, stand_in
+from gradscope.record.stand_ins import is_elsewhere, leave_us_out, stand_in
 
 _MOST = 16  # optimizers: an inner loop makes them by the thousand
 _LEFT_OUT = NotChecked(
@@ -93,7 +93,11 @@ class Usages:
         original = getattr(owner, name)
 
         def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-            result = original(self, *args, **kwargs)
+            try:
+                result = original(self, *args, **kwargs)
+            except BaseException as error:
+                leave_us_out(error)
+                raise
             if not is_elsewhere(thread):
                 given = args[0] if args else next(iter(kwargs.values()), None)
                 after(self, given, sys._getframe(1))

@@ -5,7 +5,7 @@ import weakref
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, SupportsFloat
 
 import torch
 from torch.nn.utils import clip_grad
@@ -13,7 +13,7 @@ from torch.nn.utils import clip_grad
 from gradscope.facts import LateClip
 from gradscope.record.optimizers import Work, held_by, parameters_of
 from gradscope.record.sites import Site, note_site, place_of
-from gradscope.record.stand_ins import is_elsewhere, stand_in
+from gradscope.record.stand_ins import is_elsewhere, leave_us_out, stand_in
 from gradscope.record.tracing import computes_values
 
 _MOST_KEPT = 16
@@ -62,13 +62,18 @@ class Clipping:
             if isinstance(parameters, torch.Tensor):
                 parameters = [parameters]
             parameters = list(parameters)  # may be a generator
-            if not is_elsewhere(thread) and computes_values():
+            can_clip = isinstance(max_norm, SupportsFloat)  # else torch refuses
+            if can_clip and not is_elsewhere(thread) and computes_values():
                 site = note_site(sys._getframe(1))[0]
                 found = Clip("clip_grad_norm_", float(max_norm), total, site)
                 grads = _grads(parameters)
                 self._clips(grads, found)
                 self._clips_early(parameters, grads, found)
-            by_norm(parameters, max_norm, total, *args, **kwargs)
+            try:
+                by_norm(parameters, max_norm, total, *args, **kwargs)
+            except BaseException as error:
+                leave_us_out(error)
+                raise
 
         def group(tensors: Any, *args: Any, **kwargs: Any) -> Any:
             caller = sys._getframe(1)
@@ -80,9 +85,14 @@ class Clipping:
             return grouped(tensors, *args, **kwargs)
 
         def unscale_(one: Any, optimizer: Any) -> None:
-            if not is_elsewhere(thread) and one.is_enabled() and computes_values():
+            has_groups = hasattr(optimizer, "param_groups")  # else torch refuses
+            if not is_elsewhere(thread) and has_groups and one.is_enabled() and computes_values():
                 self._unscales(optimizer, one, note_site(sys._getframe(1))[0])
-            unscale(one, optimizer)
+            try:
+                unscale(one, optimizer)
+            except BaseException as error:
+                leave_us_out(error)
+                raise
 
         stand_in(stack, owner, "_clip_grads_with_norm_", clip)
         stand_in(stack, owner, "_group_tensors_by_device_and_dtype", group)
