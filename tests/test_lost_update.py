@@ -398,3 +398,21 @@ for step in range(6):
 
     assert (found.rule, found.evidence["reason"]) == ("GS403", "sampled")
     assert found.location.line == 9
+
+
+def test_what_a_scaler_skips_at_a_scale_of_1_is_led_back_to_its_op(here):
+    program = f"""\
+{SGD}scaler = torch.amp.GradScaler("cpu", init_scale=8.0)
+for step in range(8):
+    x = torch.randn(8, 16)
+    far = (net(x)[:, None] - net(x)[None]).square().sum(2)
+    opt.zero_grad()
+    scaler.scale(far.sqrt().mean()).backward()
+    scaler.step(opt)
+    scaler.update()
+"""
+    found = diagnosed_text(program, here, verify=True).findings[0]
+
+    assert (found.rule, found.op) == ("GS102", "sqrt")
+    assert "far.sqrt()" in program.splitlines()[found.location.line - 1]
+    assert found.fixes[0].verified is True

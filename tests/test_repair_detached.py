@@ -170,3 +170,26 @@ def test_what_was_flat_before_refutes_no_patch_of_the_graph(gradscope, tmp_path)
     assert found["rule"] == "GS303"
     assert found["fixes"][0]["verified"]
     assert "+    h = h + 1" in found["fixes"][0]["patch"]
+
+
+def test_a_view_of_numpy_is_cut_where_its_memory_was_detached(gradscope, tmp_path):
+    (tmp_path / "flat.py").write_text("""import torch
+from torch import nn
+
+torch.manual_seed(0)
+body, head = nn.Linear(4, 4), nn.Linear(4, 1)
+optimizer = torch.optim.SGD([*body.parameters(), *head.parameters()], lr=0.1)
+for _ in range(4):
+    h = body(torch.randn(8, 4))
+    flat = h.detach().numpy().ravel()
+    loss = head(torch.from_numpy(flat).view(-1, 4)).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""")
+    done = gradscope("trace", "flat.py", "--format", "json")
+
+    (found,) = json.loads(done.stdout)["findings"]
+    assert (found["evidence"]["reason"], found["location"]["line"]) == ("detach", 9)
+    assert found["fixes"][0]["verified"] is True
+    assert "+    flat = h.ravel()" in found["fixes"][0]["patch"]

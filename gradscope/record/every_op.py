@@ -53,6 +53,7 @@ class EveryOp:
         self.depth = Depth(self.mode, full_from)
         self.watching = Watching(context, self.symptoms, self.depth, sizes)
         sizes.inspection.asked = lambda: self.depth.full_from
+        sizes.usages.on_bad_unscaled = self.bad_unscaled
         self.settings: list[Setting] = []
         self._modules: list[Mapping[str, Any]] = []  # the variables of those that asked last
 
@@ -152,6 +153,12 @@ class EveryOp:
                 self.symptoms.before_optimizer(work.optimizer)
                 if len(self.settings) < _SETTINGS_KEPT:
                     self.settings += bad_settings(work.optimizer, self.context.step)
+
+    def bad_unscaled(self, optimizer: Any) -> None:
+        """A scaler has left it out, and not for its scale."""
+        if self.depth.is_full and not self.context.is_blind:
+            with unobserved():
+                self.symptoms.before_optimizer(optimizer)
 
     def optimizer_ends(self, work: Work) -> None:
         if work.over and self.sees_ops():

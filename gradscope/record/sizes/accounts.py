@@ -44,6 +44,7 @@ class Usages:
         self._leaves = leaves
         self._context = context
         self._measure = measure
+        self.on_bad_unscaled: Callable[[Any], None] = lambda optimizer: None
         self.on_early_clip: Callable[[Clip, Site], None] = lambda clip, site: None
         self._accounts: dict[int, Account] = {}
         self._gone: list[Account] = []
@@ -183,6 +184,8 @@ class Usages:
             found = scaler._found_inf_per_device(optimizer).values()
             skipped = account.pending > 0 and any(bool(one) for one in found)
             account.note_asked(scaler, skipped, note_site(frame)[0])
+            if skipped and scaler.get_scale() <= 1:  # which makes no gradient inf
+                self.on_bad_unscaled(optimizer)
 
     def _after_scheduling(self, scheduler: Any, optimizer: Any, frame: FrameType) -> None:
         account = self._meet(optimizer, ())

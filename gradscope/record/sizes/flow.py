@@ -123,6 +123,7 @@ class Flow:
         self._state: dict[int, tuple[int, int]] = {}
         self._made: dict[int, Site] = {}  # where the values in a memory were computed from leaves
         self._readouts = Readouts()
+        self._detached: dict[int, int] = {}  # the cuts upstream, by address
         self._trail: list[tuple[int, Site]] = []  # ops with leaves upstream
         self._used = 0  # the leaves that were read otherwise than idly
         self._idle = 0  # the cuts of leaves that were read idly and of nothing else
@@ -165,8 +166,9 @@ class Flow:
         if live:
             self._trail.append((live, (site or note_site(sys._getframe(2)))[0]))
             self._readouts.note(out, live)
-        elif info.name == "lift_fresh":
-            live = self._readouts.upstream(out)
+        elif info.name == "lift_fresh" and (live := self._readouts.upstream(out)):
+            if (before := self._detached.get(out.data_ptr())) is not None:
+                live, cuts = 0, cuts | before  # what NumPy gives back of it
         reason = cut_by(info.name, out) if live else None
         if reason is NoGradient.DETACH and self._is_autograds(site):
             reason = None
@@ -182,6 +184,8 @@ class Flow:
         if reason:
             cuts |= self._add_cut(reason, info, site or note_site(sys._getframe(2)), live, idle)
             live = 0
+            if reason is NoGradient.DETACH and isinstance(out, torch.Tensor) and out.is_cpu:
+                self._detached[out.data_ptr()] = cuts
         elif live and isinstance(out, list | tuple) and any(map(is_whole, out)):
             # `sort` and `max` give values with a graph, and positions without.
             cut = self._add_cut(NoGradient.INTEGER, info, site or note_site(sys._getframe(2)), live)
