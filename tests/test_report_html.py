@@ -1,5 +1,6 @@
 """The page: reviewed, self-contained, and unable to run what a name says."""
 
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
@@ -77,3 +78,25 @@ def test_links_lead_to_findings():
 
     assert {value for name, value in found if name == "href"} == targets
     assert len(targets) == 4
+
+
+def test_a_patch_of_another_file_names_it():
+    """As on the terminal: the finding is elsewhere."""
+    finding = cases.masked_branch()
+    lead = next(fix for fix in finding.fixes if fix.verified)
+    moved = replace(lead, patch=lead.patch.replace("gamma_loss.py", "lib/branches.py"))
+    report = replace(cases.full(), findings=(replace(finding, fixes=(moved,)),))
+
+    for format in ("html", "terminal"):
+        shown = cases.render(format, report, sources=cases.sources)
+        assert "lib/branches.py" in (Page(shown).text if format == "html" else shown), format
+
+
+def test_where_all_patches_failed_every_page_says_so():
+    finding = cases.masked_branch()
+    refuted = tuple(fix for fix in finding.fixes if fix.verified is False)
+    report = replace(cases.full(), findings=(replace(finding, fixes=refuted),))
+
+    for format in ("html", "markdown", "terminal"):
+        shown = cases.render(format, report, sources=cases.sources)
+        assert "none of the patches that were tried repairs it" in shown, format
