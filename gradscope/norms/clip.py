@@ -47,9 +47,8 @@ def exact_one(grad: Tensor, norm_type: float = 2.0) -> float:
     """The norm of the finite elements in float64, scaled by the largest so that no power of it
     overflows."""
     values = dense(grad)
-    counts = census(values)
-    largest = max(abs(counts.min or 0.0), abs(counts.max or 0.0))
-    if largest == 0.0:
+    largest = census(values).largest
+    if not largest:
         return 0.0
     norms = []
     for piece in pieces(values):

@@ -107,7 +107,7 @@ class Measure:
             dtype=dtype_of(grad),
             numel=whole.numel(),
             norm=norm if math.isfinite(norm) else exact_one(grad, p),
-            max_abs=max(abs(counts.min or 0.0), abs(counts.max or 0.0)),
+            max_abs=counts.largest or 0.0,
             zeros=counts.zeros + grad.numel() - stored,
             bad=counts.bad,
             clipped=_norm(later, p) if later.numel() else None,

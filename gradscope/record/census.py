@@ -2,34 +2,18 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
-from gradscope.record.finite import ends_of, looks_finite, pieces
+from gradscope.facts import Operand
+from gradscope.record.finite import dtype_of, ends_of, looks_finite, pieces
 
 _ROWS_SHOWN = 8
 
 
-@dataclass(frozen=True, slots=True)
-class Census:
-    """Counts over one tensor; `min` and `max` are over its finite elements."""
-
-    numel: int
-    nan: int
-    posinf: int
-    neginf: int
-    zeros: int
-    min: float | None
-    max: float | None
-
-    @property
-    def bad(self) -> int:
-        return self.nan + self.posinf + self.neginf
-
-
-def census(tensor: torch.Tensor) -> Census:
-    """Count what is in a tensor, in a few passes whatever its size."""
+def census(tensor: torch.Tensor, role: str = "", of: torch.Tensor | None = None) -> Operand:
+    """Count what is in a tensor, or in the numbers `of` one, in a few passes whatever its size."""
     nan = posinf = neginf = nonzero = 0
     ends: list[float] = []
     for piece in pieces(tensor):
@@ -42,8 +26,8 @@ def census(tensor: torch.Tensor) -> Census:
             neginf += _count(torch.isneginf(piece))
             lowest, highest = _finite_ends(piece)
         ends += (end for end in (lowest, highest) if math.isfinite(end))
-    return Census(
-        numel=tensor.numel(),
+    return replace(
+        plainly(tensor if of is None else of, role),
         nan=nan,
         posinf=posinf,
         neginf=neginf,
@@ -51,6 +35,12 @@ def census(tensor: torch.Tensor) -> Census:
         min=min(ends, default=None),
         max=max(ends, default=None),
     )
+
+
+def plainly(tensor: torch.Tensor, role: str) -> Operand:
+    """What a tensor is, without a look at what is in it."""
+    shape, dtype, device = tuple(tensor.shape), dtype_of(tensor), str(tensor.device)
+    return Operand(role, shape=shape, dtype=dtype, device=device, numel=tensor.numel())
 
 
 def _finite_ends(piece: torch.Tensor) -> tuple[float, float]:

@@ -10,11 +10,11 @@ import torch
 from gradscope.facts import Ancestor, Kind, Operand, Phase
 from gradscope.ops import lookup
 from gradscope.ops.reach import singularity
-from gradscope.record.census import Census, Places, census, not_finite, places, rows_of_neginf
+from gradscope.record.census import Places, census, not_finite, places, plainly, rows_of_neginf
 from gradscope.record.context import RunContext
 from gradscope.record.events.masks import gradient_in
 from gradscope.record.events.provenance import storage_key
-from gradscope.record.finite import batch_dims, dtype_of, numbers, unwrapped, value_at
+from gradscope.record.finite import batch_dims, numbers, unwrapped, value_at
 from gradscope.record.graph import node_name
 from gradscope.record.journal import Raw
 from gradscope.record.oprun import NodeOps, OpRun
@@ -43,33 +43,16 @@ def operand(
     samples = batch_dims(tensor)
     tensor = unwrapped(tensor)
     seen = _numbers(role, tensor if values is None else values)
-    counts = census(seen) if seen is not None else None
+    counted = census(seen, role, tensor) if seen is not None else plainly(tensor, role)
     stain = context.provenance.of(tensor)
     return replace(
-        _plainly(role, tensor, counts),
+        counted,
         name=context.names.name(tensor, frame),
-        masked_rows=rows_of_neginf(seen) if seen is not None and counts and counts.neginf else 0,
-        zeros=counts.zeros if counts else 0,
-        min=counts.min if counts else None,
-        max=counts.max if counts else None,
+        masked_rows=rows_of_neginf(seen) if seen is not None and counted.neginf else 0,
         at=_at(seen, index, shape, samples),
-        origin=stain.event if stain is not None and counts is not None and counts.bad else None,
+        origin=stain.event if stain is not None and counted.bad else None,
         held_as=context.names.held_as(tensor),
         requires_grad=tensor.requires_grad,
-    )
-
-
-def _plainly(role: str, tensor: torch.Tensor, counts: Census | None) -> Operand:
-    """What a look at the tensor alone tells."""
-    return Operand(
-        role=role,
-        shape=tuple(tensor.shape),
-        dtype=dtype_of(tensor),
-        device=str(tensor.device),
-        numel=tensor.numel(),
-        nan=counts.nan if counts else 0,
-        posinf=counts.posinf if counts else 0,
-        neginf=counts.neginf if counts else 0,
     )
 
 
@@ -263,7 +246,7 @@ def locate(raw: Raw, bad: Places) -> None:
 def describe_briefly(raw: Raw, output: torch.Tensor, values: torch.Tensor) -> None:
     """The least that a report needs of an event that is hardly ever to blame."""
     locate(raw, places(values))
-    raw.fact = replace(raw.fact, output=named(_plainly("output", output, census(values)), raw))
+    raw.fact = replace(raw.fact, output=named(census(values, "output", output), raw))
 
 
 def describe_source(raw: Raw, role: str, tensor: torch.Tensor, context: RunContext) -> None:

@@ -2,18 +2,18 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
-from gradscope.facts import Operand, Steep
+from gradscope.facts import Steep
 from gradscope.ops import lookup
 from gradscope.ops.display import node_stem
 from gradscope.ops.reach import Singularity, reach, singularity
 from gradscope.record.census import census, first_of, unravel
 from gradscope.record.events.measure import saved_by
-from gradscope.record.finite import dtype_of, norm_of, plain
+from gradscope.record.finite import norm_of, plain
 from gradscope.record.oprun import NodeOps
 
 LOOKED_AT = 64.0  # times the norm that came into a node, from where on each element is
@@ -136,20 +136,15 @@ def _nearest(
         return None
     distances = torch.stack([(of(values) - at).abs() for at in point.points]).amin(0)
     near, rest = distances[mask], distances[~mask]
-    dtype = dtype_of(values)
-    counts = census(of(values))
-    value = float(of(values)[index])
-    operand = Operand(
-        role=point.argument, shape=tuple(values.shape), dtype=dtype, numel=values.numel(),
-        zeros=counts.zeros, min=counts.min, max=counts.max, at=value,
-    )  # fmt: skip
+    counted = census(of(values), point.argument, values)
+    operand = replace(counted, at=float(of(values)[index]))
     return {
         "operand": operand,
         "own": _INPUTS.get(point.argument, edge) == edge,
         "near": float(near.max()),
         "far": float(rest.min()) if rest.numel() else None,
         # What an addition has rounded up a little is there as well.
-        "in_reach": float(near.max()) <= 2 * reach(dtype, point.margin, difference=False),
+        "in_reach": float(near.max()) <= 2 * reach(operand.dtype, point.margin, difference=False),
     }
 
 
