@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ from torch import nn
 from gradscope.facts import Finding, Growth, Leaf, Limits, Magnitudes, Step, Trace, Update
 from gradscope.record import Observation
 from gradscope.record.sizes.crossings import Crossing
-from gradscope.record.sizes.growth import fit
+from gradscope.record.sizes.growth import Growths
 from gradscope.rules import RULES
 from gradscope.rules.reading.divergence import rise_of, stable_lr
 from gradscope.rules.reading.growths import explodes
@@ -197,6 +198,12 @@ def chain(norms: list[float]) -> list[Crossing]:
     for at, crossing in enumerate(found[:-1]):
         crossing.below[0] = at + 1
     return found
+
+
+def fit(crossings: list[Crossing]) -> Growth | None:
+    found = Growths()
+    found.note(SimpleNamespace(step=0, nodes=crossings, activations={}))  # type: ignore[arg-type]
+    return next(iter(found.strongest()), None)
 
 
 def test_a_factor_is_fitted_and_stops_at_zero():

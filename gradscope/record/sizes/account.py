@@ -217,7 +217,7 @@ class Account:
         self.after: list[int] = []
         self.sights: tuple[Sight, ...] = ()
         self.rates = Rates()
-        self.schedule: Moves | None = None
+        self.schedule: Schedule | None = None
         self.skipping: Skipping | None = None
         self.movements: list[Movement] = []
         self.fading = Fading()
@@ -362,22 +362,12 @@ class Account:
             held=tuple(one.name for one in known),
             still=bool(known) and all(one.weight == one.fact.start for one in known),
             rates=self.rates,
-            schedule=self.schedule.fact() if self.schedule is not None else None,
+            schedule=self.schedule,
             skipping=self.skipping,
             movements=tuple(self.movements),
             norms=tuple(self.fading.norms),
             flat=self.fading.flat,
         )
-
-
-class Moves:
-    """Of a schedule."""
-
-    def __init__(self, name: str, made: Site) -> None:
-        self.name, self.made, self.moved_at, self.moves = name, made, (), 0  # type: str, Site, Site, int
-
-    def fact(self) -> Schedule:
-        return Schedule(self.name, place_of(self.made), place_of(self.moved_at), self.moves)
 
 
 def _note(counts: list[int], count: int) -> None:

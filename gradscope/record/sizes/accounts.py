@@ -7,20 +7,22 @@ optimizer is asked, whether it is another one than before.
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from types import FrameType
 from typing import Any
 
 import torch
 
-from gradscope.facts import NotChecked, Usage
+from gradscope.facts import NotChecked, Schedule, Usage
 from gradscope.ops.traits import Trait, has
+from gradscope.record import sites
 from gradscope.record.context import RunContext, shielded
 from gradscope.record.optimizers import Work, parameters_of, rate_of
 from gradscope.record.passes import BackwardPass, Measure
 from gradscope.record.schedule import is_chosen
 from gradscope.record.schema import OpInfo
-from gradscope.record.sites import USER, Site, file_in_torch, kind_of, note_site, user_site
-from gradscope.record.sizes.account import SAMPLE, Account, Moves, begin_movement, end_movement
+from gradscope.record.sites import Site
+from gradscope.record.sizes.account import SAMPLE, Account, begin_movement, end_movement
 from gradscope.record.sizes.clipping import Clip
 from gradscope.record.sizes.crossings import Crossing
 from gradscope.record.sizes.leaves import Leaves, Watched, has_memory
@@ -77,7 +79,7 @@ class Usages:
             original(one, *args, **kwargs)
             for account in waiting:
                 if account.is_changed():
-                    account.note_cleared(user_site(sys._getframe(1)))
+                    account.note_cleared(sites.user_site(sys._getframe(1)))
             return None
 
         return zero_grad
@@ -133,7 +135,7 @@ class Usages:
         return [one for one in self._accounts.values() if one.optimizer() is not None]
 
     def optimizer_made(self, optimizer: Any, frame: FrameType) -> None:
-        account = self._meet(optimizer, note_site(frame)[0])
+        account = self._meet(optimizer, sites.note_site(frame)[0])
         if account is not None and self._context.is_between:
             with shielded(self._context):
                 account.sights = sights_from(frame)
@@ -183,22 +185,21 @@ class Usages:
             # Only a step that was skipped leaves them unused: a compiled one is not seen.
             found = scaler._found_inf_per_device(optimizer).values()
             skipped = account.pending > 0 and any(bool(one) for one in found)
-            account.note_asked(scaler, skipped, note_site(frame)[0])
+            account.note_asked(scaler, skipped, sites.note_site(frame)[0])
             if skipped and scaler.get_scale() <= 1:  # which makes no gradient inf
                 self.on_bad_unscaled(optimizer)
 
     def _after_scheduling(self, scheduler: Any, optimizer: Any, frame: FrameType) -> None:
         account = self._meet(optimizer, ())
         if account is not None:
-            site = note_site(frame)[0]
-            account.schedule = Moves(type(scheduler).__name__, site)
+            made = sites.place_of(sites.note_site(frame)[0])
+            account.schedule = Schedule(type(scheduler).__name__, made)
 
     def _after_moving(self, scheduler: Any, given: Any, frame: FrameType) -> None:
         account = self._accounts.get(id(getattr(scheduler, "optimizer", None)))
-        schedule = account.schedule if account is not None else None
-        if schedule is not None:
-            schedule.moves += 1
-            schedule.moved_at = schedule.moved_at or note_site(frame)[0]
+        if account is not None and (known := account.schedule) is not None:
+            place = known.moved_at or sites.place_of(sites.note_site(frame)[0])
+            account.schedule = replace(known, moved_at=place, moves=known.moves + 1)
 
     # Told by the sizes and by the recorder
 
@@ -242,7 +243,7 @@ class Usages:
                 number = operands[1] if len(operands) > 1 else None
                 if isinstance(number, int | float) and has(info.name, _SCALES):
                     factor = 1 / number if has(info.name, Trait.DIVIDES) and number else number
-                    self._scaled = float(factor), note_site(frame)[0]
+                    self._scaled = float(factor), sites.note_site(frame)[0]
 
     # The end
 
@@ -274,8 +275,8 @@ class Usages:
 
 def _is_upkeep(frame: Any) -> bool:
     """Whether torch has called the op for its own purposes."""
-    while frame is not None and kind_of(frame.f_code) != USER:
-        if file_in_torch(frame.f_code).startswith(_UPKEEP):
+    while frame is not None and sites.kind_of(frame.f_code) != sites.USER:
+        if sites.file_in_torch(frame.f_code).startswith(_UPKEEP):
             return True
         frame = frame.f_back
     return False

@@ -8,7 +8,7 @@ gives the factor for each repeat.
 import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import dropwhile, pairwise, takewhile
 
 from gradscope.facts import Depth, Growth, LayerSize
@@ -27,30 +27,21 @@ _SWOLLEN = 1e15  # a square of which is beyond float32, or near its end
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """A repeated computation: `anchors` are the positions where it repeats, `norms` those there,
-    of which the first `alive` are neither 0 nor infinite; `span` is the chain between them.
-    `modules` are those in which it repeats."""
+    """A repeated computation: `anchors` are the positions where it repeats, and the first `alive`
+    of the norms there are neither 0 nor infinite; `span` is the chain between them. The `growth` is
+    told at its first repeat."""
 
+    growth: Growth
     anchors: tuple[int, ...]
-    norms: tuple[float, ...]
     alive: int
     span: tuple[int, ...]
-    modules: tuple[str, ...]
-    axis: str
-    factor: float
-    low: float
-    high: float
 
 
-def fit(crossings: Sequence[Crossing]) -> Fit | None:
-    """The change of the gradient's norm along a repeated computation, the loss first; None where
-    nothing repeats."""
-    norms = {at: one.out for at, one in enumerate(crossings) if one.out is not None}
-    return _fit(crossings, norms, 1)
-
-
-def _fit(crossings: Sequence[Crossing], norms: Mapping[int, float], way: int) -> Fit | None:
-    """`norms` by position; `way` is -1 for results, which grow towards the loss."""
+def _fit(seen: Inspected, norms: Mapping[int, float], way: int) -> Fit | None:
+    """The change of the norms, given by position, along a repeated computation: of gradients the
+    loss first, or, where `way` is -1, of results, which grow towards the loss. None where nothing
+    repeats."""
+    crossings = seen.nodes
     chain = [position for position in _longest_chain(crossings) if position in norms]
     # Sequences that are padded: what lies behind their ends gets a gradient of 0.
     anchors = list(dropwhile(lambda one: norms[one] == 0, _repeats(crossings, chain)[::way]))
@@ -64,17 +55,17 @@ def _fit(crossings: Sequence[Crossing], norms: Mapping[int, float], way: int) ->
     span = chain[first : last + 1]
     modules = _modules(crossings, span)
     places = {crossings[position].place for position in anchors}
-    return Fit(
-        anchors=tuple(anchors),
-        norms=tuple(found),
-        alive=alive,
-        span=tuple(span),
-        modules=modules,
+    growth = Growth(
+        step=seen.step,
         axis="time" if len(places) == 1 and len(modules) < 2 else "depth",
+        call=crossings[anchors[0]].call,
+        norms=tuple(found),
         factor=_exp(_slope(logs)),
         low=_exp(min(steps)),
         high=_exp(max(steps)),
+        modules=modules,
     )
+    return Fit(growth, tuple(anchors), alive, tuple(span))
 
 
 def _longest_chain(crossings: Sequence[Crossing]) -> list[int]:
@@ -154,7 +145,7 @@ def _culprit(crossings: Sequence[Crossing], fit: Fit) -> int:
         before, behind = crossing.out or 0.0, crossings[after].out or 0.0
         if crossing.place is None or not (_alive(before) and _alive(behind)):
             continue
-        gain = math.log(behind / before) * (1 if fit.factor > 1 else -1)
+        gain = math.log(behind / before) * (1 if fit.growth.factor > 1 else -1)
         gains.setdefault(crossing.name, {}).setdefault(crossing.place, []).append((gain, position))
     if not gains:
         return fit.anchors[0]
@@ -184,7 +175,8 @@ class Growths:
         }
         if self.swelling is None:
             self.swelling = _swelling(seen, sizes)
-        found = fit(crossings)
+        gradients = {at: one.out for at, one in enumerate(crossings) if one.out is not None}
+        found = _fit(seen, gradients, 1)
         if found is None:
             self._note_fused(seen)
             return
@@ -192,15 +184,9 @@ class Growths:
         are_known = len(norms) == len(found.anchors)
         logs = [math.log(norm) for norm in takewhile(_alive, norms)] if are_known else []
         self._seen.append(
-            Growth(
-                step=seen.step,
-                axis=found.axis,
+            replace(
+                found.growth,
                 call=crossings[_culprit(crossings, found)].call,
-                norms=found.norms,
-                factor=found.factor,
-                low=found.low,
-                high=found.high,
-                modules=found.modules,
                 activations=tuple(norms) if are_known else (),
                 activation_factor=_exp(_slope(logs)) if len(logs) >= _FEWEST else None,
                 nodes=tuple(sorted({crossings[position].name for position in found.span})),
@@ -230,12 +216,12 @@ class Growths:
 def _swelling(seen: Inspected, sizes: Mapping[int, float]) -> Growth | None:
     """How results grew along a repeated computation, going forward, until they were not finite or
     too large to be squared; None where they stayed below."""
-    found = _fit(seen.nodes, sizes, -1)
-    if found is None or (found.alive == len(found.norms) and found.norms[-1] < _SWOLLEN):
+    found = _fit(seen, sizes, -1)
+    norms = found.growth.norms if found is not None else ()
+    if found is None or (found.alive == len(norms) and norms[-1] < _SWOLLEN):
         return None
-    culprit = found.anchors[min(found.alive, len(found.anchors) - 1)]
-    call, norms = seen.nodes[culprit].call, found.norms[: found.alive]
-    return Growth(seen.step, found.axis, call, norms, found.factor, found.low, found.high)
+    call = seen.nodes[found.anchors[min(found.alive, len(found.anchors) - 1)]].call
+    return replace(found.growth, call=call, norms=norms[: found.alive], modules=())
 
 
 def depth_of(seen: Inspected, context: RunContext) -> Depth:
