@@ -63,10 +63,11 @@ class Unchanged:
 @dataclass(frozen=True, slots=True)
 class Truth:
     """What the program gives in float64 without any fix: the loss of the failing step and the norm
-    of all gradients there. `is_met`: the fix gives the same, but for rounding."""
+    of all gradients there, None where these break all the same. `is_met`: the fix gives the same,
+    but for rounding."""
 
     loss: float
-    gradient_norm: float
+    gradient_norm: float | None
     is_met: bool
 
 

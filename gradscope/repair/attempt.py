@@ -165,7 +165,8 @@ class Bench:
                     other, first = varied(step + 1, Purpose.FIX), next(iter(finding.chain), None)
                     share = first.bad / first.numel if first is not None and first.numel else 1.0
                     found = worth.undecided(found, trace, other, step, share)
-                if not same and exact is None and isinstance(found, Verified):
+                is_known = exact is not None and worth.shows_gradients(exact, step)
+                if not same and not is_known and isinstance(found, Verified):
                     found = self._gone_on(found, again, after, step)
                 return Outcome(found)
         except KeyboardInterrupt:

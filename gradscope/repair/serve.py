@@ -159,7 +159,9 @@ def without_contradiction(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
 def gives_the_truth(fix: Fix) -> bool:
     """Whether a fix was seen to give the right values, or at least nothing speaks against that."""
     truth = fix.verdict.effects.truth if isinstance(fix.verdict, Verified) else None
-    return fix.verified is True and (truth is None or truth.is_met)
+    if truth is None or truth.gradient_norm is None:
+        return fix.verified is True
+    return truth.is_met
 
 
 def _rank(fix: Fix) -> int:

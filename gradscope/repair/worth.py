@@ -10,6 +10,7 @@ from gradscope.facts import (
     Holds,
     Phase,
     Severity,
+    Subject,
     Trace,
     Trouble,
     Verified,
@@ -61,20 +62,31 @@ def asks_for_truth(finding: Finding) -> bool:
 
 
 def is_sound(before: Trace, exact: Trace, step: int) -> bool:
-    """Whether a run in float64 is the run that failed, and shows what is right at its step."""
+    """Whether a run in float64 is the run that failed, and shows what is right at its step: at
+    least a loss, where that was lost."""
     loss = loss_of(exact, step)
-    if loss is None or any(one.step <= step for one in exact.symptoms):
+    if loss is None or not math.isfinite(loss):
         return False
-    if not exact.gradients or any(one.bad for one in exact.gradients):
+    if not shows_gradients(exact, step):
+        bad = [one for one in exact.symptoms if one.step <= step]
+        only_there = all(one.subject is Subject.GRADIENT and one.step == step for one in bad)
+        if has_finite_loss(before, step) or not only_there:
+            return False
+    elif total_norm(exact.gradients) > SINGULAR or 0 < total_norm(exact.gradients) < FLUSHED:
         return False
-    norm = total_norm(exact.gradients)
-    if _size(before, exact, step) is not None or norm > SINGULAR or 0 < norm < FLUSHED:
+    if _size(before, exact, step) is not None:
         return False
     earlier = [(one.loss, loss_of(exact, one.index)) for one in before.steps[: step + 1]]
     known = [(a, b) for a, b in earlier if a is not None and b is not None and math.isfinite(a)]
     return all(_is_near(a, b, SAME_RUN) for a, b in known) and all(
         distance(a, b) <= SAME_RUN for a, b in pairs(before, exact)
     )
+
+
+def shows_gradients(exact: Trace, step: int) -> bool:
+    """Whether the gradients of a run in float64 are finite up to a step."""
+    are_finite = bool(exact.gradients) and not any(one.bad for one in exact.gradients)
+    return are_finite and not any(one.step <= step for one in exact.symptoms)
 
 
 def weighed(
@@ -93,11 +105,15 @@ def weighed(
     if exact is None:
         but = _shortfall(before, after, step, kind) or _disturbed(verdict.effects, before, kind)
         return verdict if but is None else Holds(verdict.effects, but)
-    right, norm = loss_of(exact, step), total_norm(exact.gradients)
-    truth = verdicts.Truth(right or 0.0, norm, _is_met(after, exact, step))
+    is_whole = shows_gradients(exact, step)
+    norm = total_norm(exact.gradients) if is_whole else None
+    is_met = is_whole and _is_met(after, exact, step)
+    truth = verdicts.Truth(loss_of(exact, step) or 0.0, norm, is_met)
     effects = replace(verdict.effects, truth=truth)
     if _is_off(after, step, truth, in_half=in_half):
         return Holds(effects, verdicts.OffTruth())
+    if not is_whole and (but := _shortfall(before, after, step, kind)) is not None:
+        return Holds(effects, but)
     return replace(verdict, effects=effects)
 
 
@@ -161,7 +177,7 @@ def _is_met(after: Trace, exact: Trace, step: int) -> bool:
 
 def _is_off(after: Trace, step: int, truth: verdicts.Truth, *, in_half: bool) -> bool:
     loss, norm = loss_of(after, step), total_norm(after.gradients)
-    lower, upper = sorted((norm, truth.gradient_norm))
+    lower, upper = sorted((norm, norm if truth.gradient_norm is None else truth.gradient_norm))
     is_far = loss is not None and not _is_near(loss, truth.loss, OTHER_LOSS[in_half])
     return not truth.is_met and (is_far or upper > OTHER_NORM * lower)
 

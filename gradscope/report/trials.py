@@ -123,8 +123,10 @@ def _effects(effects: verdicts.Effects) -> Iterator[str]:
 def _truth(truth: verdicts.Truth) -> str:
     if truth.is_met:
         return "which is what float64 gives"
-    norm = text_of(truth.gradient_norm, 4)
-    return f"in float64 the loss is {number(truth.loss, 6)} and the gradient norm {norm}"
+    loss = f"in float64 the loss is {number(truth.loss, 6)}"
+    if truth.gradient_norm is None:
+        return loss
+    return f"{loss} and the gradient norm {text_of(truth.gradient_norm, 4)}"
 
 
 def _but(but: verdicts.Shortfall) -> str:

@@ -131,10 +131,10 @@ def _mm(read: Reading, found: Spelled) -> str | None:
         return None
     one = one or read.log(first)
     other = other or read.log(second)
-    is_vector = isinstance(second, ast.Name) and second.id in read.carried and not read.as_matrix
-    if is_vector:
+    if read.rank == 1 and isinstance(second, ast.Name) and second.id in read.carried:
         return f"torch.logsumexp({one} + {term(other)}, dim=-1)"
-    return f"torch.logsumexp({atom(one)}.unsqueeze(-1) + {term(other)}, dim=-2)"
+    other = f"{atom(other)}.unsqueeze(-3)" if read.rank == 3 else term(other)
+    return f"torch.logsumexp({atom(one)}.unsqueeze(-1) + {other}, dim=-2)"
 
 
 def scaling(read: Reading, node: ast.expr) -> str | None:

@@ -38,7 +38,7 @@ class Reading:
     rewritten: dict[ast.expr, str] = field(default_factory=dict)
     apart: frozenset[ast.expr] = frozenset()
     carried: frozenset[str] = frozenset()  # names that hold logarithms already
-    as_matrix: bool = False  # what they are multiplied with
+    rank: int = 1  # of what these multiply: 1, a vector, to 3, a batch of matrices
     _given: set[ast.expr] = field(default_factory=set)  # what names were given, of that
     _handed: set[ast.AST] = field(default_factory=set)  # reads of it
     has_plain_log: bool = False  # what was written takes a logarithm that undoes nothing

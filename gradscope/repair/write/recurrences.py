@@ -23,16 +23,14 @@ _PRODUCTS = MOVES | {"div", "mm", "mul", "sum"}
 
 def in_logarithms(culprit: Culprit) -> Iterator[Candidate]:
     """Every line that gives such a name a value, or reads it: with what it is multiplied by as a
-    vector, then as a matrix."""
+    vector, then as a matrix, then as a batch of these."""
     if not isinstance(culprit.node, ast.expr):
         return
     scope = culprit.source.nodes.scope(culprit.node).function
-    for as_matrix in (False, True):
+    for rank in (1, 2, 3):
         carried, apart = _carried(culprit, scope), frozenset[ast.expr]()
         while carried and not culprit.search.is_over:
-            read = Reading(
-                culprit, culprit.node, True, apart=apart, carried=carried, as_matrix=as_matrix
-            )
+            read = Reading(culprit, culprit.node, True, apart=apart, carried=carried, rank=rank)
             try:
                 _rewrite(read, scope)
             except NoProduct as none:
