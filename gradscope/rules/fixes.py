@@ -201,6 +201,17 @@ def _stable(edge: Edge | None, event: Event, root: Root, trace: Trace) -> Fixes:
     return ()
 
 
+def _made_stably(edge: Edge | None, event: Event, *_: object) -> Fixes:
+    """The stable form of the logarithm that made the operand: of 1 + x it is 0 where the sum has
+    rounded a small x away."""
+    made = evidence.made_from(event, edge.argument) if edge is not None else ()
+    call = next((one for one in made if one.op not in _PICKS), None)
+    if call is None or call.op != "log" or call.location is None:
+        return ()
+    title = proposals.MADE_STABLY.format(op=phrases.spelled(event.op))
+    return (Fix("stable-op", title, "safe", request=ask.StableForm(call.location)),)
+
+
 def _in_one_step(code: str) -> Fix:
     return Fix("stable-op", proposals.STABLE.format(text=code), "safe", request=ask.StableForm())
 
@@ -245,8 +256,8 @@ def _wider_half(edge: Edge | None, event: Event, *_: object) -> Fixes:
 PREFERENCE: Mapping[str, tuple[Callable[[Edge | None, Event, Root, Trace], Fixes], ...]] = {
     "masked-branch": (_hidden, _stable, _guards),
     "singular-derivative": (_stable, _guards),
-    "zero-division": (_stable, _divisor, _selected, _positive, _guards, _harmless),
-    "log-zero": (_stable, _selected, _positive, _guards, _harmless),
+    "zero-division": (_stable, _made_stably, _divisor, _selected, _positive, _guards, _harmless),
+    "log-zero": (_stable, _made_stably, _selected, _positive, _guards, _harmless),
     "domain-error": (_positive, _guards),
     "degenerate-decomposition": (_guards, _stable),
     "overflow": (_wider_half, _stable, _guards, _wider),

@@ -72,6 +72,8 @@ class CleanByMask(Request):
 class StableForm(Request):
     """Another form of the expression around the op, which computes the same."""
 
+    place: Location | None = None  # of what is to have one, where that is not the culprit
+
 
 class WiderDtype(Request):
     """Compute the op in a wider dtype."""

@@ -50,12 +50,16 @@ def _scaled(culprit: Culprit) -> Ways:
     yield from training.scaled(culprit)
 
 
+def _in_stable_form(culprit: Culprit, request: ask.StableForm) -> Ways:
+    node = culprit.node if request.place is None else culprit.at(request.place)
+    yield from stable.rewritten(replace(culprit, node=node))
+
+
 # What these ask for is told by their class alone.
 BY_CLASS: Mapping[type[ask.Request], Callable[[Culprit], Ways]] = {
     ask.KeepOff: _kept_off,
     ask.SelectElements: selected.selected,
     ask.CleanByMask: selected.cleaned,
-    ask.StableForm: stable.rewritten,
     ask.WiderDtype: wider.widened,
     ask.AllowEmpty: empty.filled,
     ask.FillMemory: instead.allocated,
@@ -73,6 +77,7 @@ BY_FIELDS: Mapping[type[ask.Request], Callable[[Culprit, Any], Ways]] = {
     ask.HarmlessOperand: _masked,
     ask.DivideByOne: guards.divided_by_one,
     ask.FiniteStart: masked.started,
+    ask.StableForm: _in_stable_form,
     ask.LearnInside: instead.learnt,
     ask.TakeLogits: instead.with_logits,
     ask.AddBehind: instead.behind,

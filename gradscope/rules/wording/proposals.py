@@ -33,6 +33,7 @@ RESTORED = "give `{op}` a harmless operand there, and the result the value that 
 SELECTED = "take the elements at which `{condition}`"
 SLOWER = "lower the learning rate from {old:g} to {new:g}"
 STABLE = "compute it in one stable step: `{text}`"
+MADE_STABLY = "compute what `{op}` is given in a stable form"
 WIDER = "compute `{op}` in {dtype}"
 
 _Words = tuple[str, str, str]  # the kind of fix, its title, its code
