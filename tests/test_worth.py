@@ -28,6 +28,7 @@ from gradscope.facts import (
     Severity,
     Step,
     Trace,
+    Truth,
     Verified,
 )
 from gradscope.repair.compare import Seen
@@ -152,6 +153,16 @@ def test_what_stands_in_for_a_few_elements_moves_no_others(move: Move, disturbs:
     assert found == (Holds(verdict.effects, Disturbs(move)) if disturbs else verdict)
 
 
+@pytest.mark.parametrize(("loss", "but"), [(0.6, None), (0.02, OffTruth())])
+def test_a_loss_in_float64_is_a_judge_though_its_gradients_break(loss: float, but: object):
+    exact = seen(0.5, 0.6, gradient=(NAN, 2.0))
+
+    found = weighed(VERIFIED, seen(0.5, NAN), seen(0.5, loss), 1, exact, "epsilon")
+
+    assert found.effects.truth == Truth(0.6, None, False)
+    assert (found.but if isinstance(found, Holds) else None) == but
+
+
 def test_a_loss_that_is_0_but_for_rounding_is_the_truth():
     found = weighed(VERIFIED, seen(NAN), seen(0.0), 0, seen(7.2e-8), "stable-op")
 
@@ -162,7 +173,7 @@ def test_a_loss_that_is_0_but_for_rounding_is_the_truth():
     ("exact", "sound"),
     [
         (seen(0.5, 0.6, gradient=(3.0, 2.0)), True),
-        (seen(0.5, 0.6, gradient=(NAN, 2.0)), False),
+        (seen(0.5, 0.6, gradient=(NAN, 2.0)), True),  # of the loss alone
         (seen(0.9, 0.6, gradient=(3.0, 2.0)), False),  # another run
         (seen(0.5, 0.6, gradient=(3.0, 9.0)), False),
         (seen(0.5, 1e9, gradient=(3.0, 2.0)), False),  # 0 but for rounding, inverted

@@ -45,5 +45,7 @@ for it in range(4):
     x, y = torch.randn(2, 6, 3), torch.randn(2, 7, 3)
     dist, _ = model(x, y)
     loss = dist.mean()
-    opt.zero_grad(); loss.backward(); opt.step()
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
     print(it, loss.item())
