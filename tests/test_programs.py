@@ -42,7 +42,8 @@ def without_profiler(text: str) -> list[str]:
     return [line for line in text.splitlines() if not any(one in line for one in told)]
 
 
-def test_warnings_are_shown_at_the_lines_of_the_program(tmp_path):
+@pytest.mark.parametrize("words", [("trace", "-q"), ("norms", "-o", "norms.txt")])
+def test_warnings_are_shown_at_the_lines_of_the_program(words, tmp_path):
     """Also where torch warns of what it was asked for through a function of ours."""
     program = tmp_path / "reads.py"
     program.write_text(
@@ -54,11 +55,15 @@ def test_warnings_are_shown_at_the_lines_of_the_program(tmp_path):
         "    loss.backward()\n"
         "    float(loss)\n"
         "    torch.ones(1).std()\n"
+        "optimizer = torch.optim.SGD([w], lr=0.1)\n"
+        "torch.optim.lr_scheduler.StepLR(optimizer, 1).step()\n"
     )
 
-    bare = subprocess.run([sys.executable, program], capture_output=True, text=True)
-    seen = subprocess.run(
-        [sys.executable, "-m", "gradscope", "trace", "-q", program], capture_output=True, text=True
+    bare, seen = (
+        subprocess.run(
+            [sys.executable, *run, program], capture_output=True, text=True, cwd=tmp_path
+        )
+        for run in ((), ("-m", "gradscope", *words))
     )
 
     assert "reads.py:7: UserWarning" in bare.stderr

@@ -95,8 +95,8 @@ class Observation:
         let_handlers_wait(self._stack)
         follow_modules(self.context, self.dispatch, self._stack, thread)
         follow_functions(self.context, self.functions, self._stack, thread)
+        hear_warnings(self._stack, self._heard)
         if self.ops is not None:
-            hear_warnings(self._stack, self._heard)
             self.ops.begin(self._stack, thread)
         else:
             self._stack.enter_context(self.dispatch)

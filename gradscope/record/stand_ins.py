@@ -67,17 +67,18 @@ def hide_all_from_dynamo() -> None:
                 _hide(code, inner=name.startswith(_CALL_NOBODY))
 
 
-def _codes(values: Iterable[Any], module: str) -> Iterable[CodeType]:
+def _codes(values: Iterable[Any], *modules: str) -> Iterable[CodeType]:
     for value in values:
         value = getattr(value, "__func__", getattr(value, "fget", value))
         if isinstance(value, CodeType):
             yield value
-            yield from _codes(value.co_consts, module)
-        elif getattr(value, "__module__", None) == module:
+            yield from _codes(value.co_consts)
+        elif getattr(value, "__module__", None) in modules:
             if isinstance(value, type):
-                yield from _codes(vars(value).values(), module)
+                generated = f"namedtuple_{value.__name__}"
+                yield from _codes(vars(value).values(), *modules, generated)
             elif isinstance(function := inspect.unwrap(value), FunctionType):
-                yield from _codes((function.__code__,), module)
+                yield from _codes((function.__code__,))
 
 
 def hide_from_dynamo(function: Callable[..., Any], *, inner: bool = True) -> None:

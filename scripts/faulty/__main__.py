@@ -62,7 +62,7 @@ FULL = (
     "resource.setrlimit(resource.RLIMIT_FSIZE, ({0}, {0}))"
 )
 STEP = "\nimport torch\nkept = torch.ones(2, requires_grad=True)\nkept.sum().backward()\n"
-PLAINLY = "import runpy; runpy.run_path('train.py', run_name='__main__')"
+PLAINLY = "import os, runpy; runpy.run_path(os.path.abspath('train.py'), run_name='__main__')"
 Row = tuple[str, str, str]  # what was tried, what happened, what was wrong of it
 
 
