@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from corpus import diagnosed_file
+from corpus import diagnosed_file, diagnosed_text, findings, patched
 
 from gradscope import pipeline
 from gradscope.config import Config
@@ -313,3 +313,78 @@ head(body(torch.ones(2, 3))).mean().backward()
 
     assert report.trace.ending.kind == "raised"
     assert not report.findings
+
+
+LATE = """\
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+
+
+class Codes(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.codes = torch.zeros(6, 3)
+        self.moved = self.codes + torch.randn(6, 3)
+        self.codes.requires_grad_()  # learnt
+        self.decoder = nn.Linear(3, 2)
+
+    def forward(self, rows):
+        return self.decoder(self.moved[rows])
+
+
+model = Codes()
+optimizer = torch.optim.SGD([*model.parameters(), model.codes], lr=0.1)
+for _ in range(4):
+    optimizer.zero_grad()
+    model(torch.randperm(6)[:4]).square().mean().backward()
+    optimizer.step()
+"""
+READ = "        self.moved = self.codes + torch.randn(6, 3)\n"
+SET = "        self.codes.requires_grad_()  # learnt\n"
+
+
+def test_what_is_read_before_it_requires_a_gradient_is_told_there(here):
+    finding = first_finding(here, LATE)
+
+    assert (finding.evidence["reason"], finding.location.line) == ("late", 11)
+    assert finding.fixes[0].verified is True
+    assert patched(finding.fixes[0].patch, here, "train.py") == LATE.replace(READ + SET, SET + READ)
+
+
+def test_an_image_that_is_read_too_early_is_told_and_not_the_frozen_net(here):
+    program = """\
+import torch
+
+net = torch.nn.Linear(4, 2).requires_grad_(False)
+image = torch.rand(1, 4)
+scaled = image * 2 - 1
+image.requires_grad_()
+optimizer = torch.optim.Adam([image], lr=0.1)
+net(scaled).square().mean().backward()
+optimizer.step()
+"""
+    finding = diagnosed_text(program, here, verify=True).findings[0]
+
+    assert (finding.rule, finding.evidence["reason"]) == ("GS303", "late")
+    assert finding.location.line == 5
+    assert finding.fixes[0].verified is True
+    assert "+image.requires_grad_()\n scaled = image * 2 - 1" in finding.fixes[0].patch
+
+
+def test_a_layer_that_is_thawed_after_it_was_tried_out_is_not_told():
+    program = """\
+import torch
+
+torch.manual_seed(0)
+net = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Linear(4, 1)).requires_grad_(False)
+print(net(torch.rand(2, 4)).mean().item())
+net.requires_grad_(True)
+optimizer = torch.optim.Adam(net.parameters(), lr=0.1)
+for _ in range(4):
+    optimizer.zero_grad()
+    net(torch.rand(2, 4)).square().mean().backward()
+    optimizer.step()
+"""
+    assert [found.message for found in findings(program)] == []

@@ -8,6 +8,7 @@ from gradscope.record import Observation
 from gradscope.record.context import RunContext
 from gradscope.record.dispatch import Dispatch
 from gradscope.record.sizes.flow import Flow
+from gradscope.record.sizes.readouts import EarlyReads
 
 HEAD = """\
 import torch
@@ -82,7 +83,7 @@ def test_a_node_of_an_inspected_pass_leads_to_its_in_place_op():
     context = RunContext()
     dispatch = Dispatch(context)
     with dispatch:
-        dispatch.follow(Flow(context))
+        dispatch.follow(Flow(context, EarlyReads()))
         h = x * 1
         h.div_(divisor)
         divided = h.grad_fn

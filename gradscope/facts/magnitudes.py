@@ -132,6 +132,7 @@ class NoGradient(StrEnum):
     CHECKPOINT = "checkpoint"  # a reentrant one, of whose inputs none requires grad
     CONSTANT = "constant"  # a gradient that was asked for without its graph
     FROZEN = "frozen"  # nothing that the program computed with requires grad
+    LATE = "late"  # it was read before `requires_grad` was set
     LEAFLESS = "leafless"  # nor is there a leaf that could
     SAMPLED = "sampled"
     INTEGER = "integer"

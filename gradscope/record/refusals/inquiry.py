@@ -27,11 +27,12 @@ from gradscope.record.definitions import (
 )
 from gradscope.record.events.provenance import storage_key
 from gradscope.record.graph import consumers, ends, is_older, leaf_ids, up, withheld
-from gradscope.record.held import variables
+from gradscope.record.held import alive, variables
 from gradscope.record.journal import to_call
+from gradscope.record.optimizers import parameters_of
 from gradscope.record.refusals.exceptions import Raised, chain
 from gradscope.record.refusals.notes import Noted, Notes, Pass, Updated, held_graphs
-from gradscope.record.sites import Site, resolve
+from gradscope.record.sites import Site, place_of, resolve
 from gradscope.record.sizes.flow import Flow
 from gradscope.record.sizes.reasons import cut_upstream, explained
 from gradscope.source.hand_updates import holder_of, written
@@ -211,6 +212,9 @@ class _Inquiry:
         if cut is not None:
             reason, call, location, related = explained(cut)
             return {"reason": reason, "call": call, "location": location, "related": related}
+        early = filter(None, map(flow.early.of, _leaves_held(raised))) if flow else iter(())
+        if (site := next(early, None)) is not None:
+            return {"reason": NoGradient.LATE, "location": place_of(site)}
         frame = raised.frame
         if frame is None:
             return {"reason": NoGradient.FROZEN}
@@ -377,3 +381,13 @@ def _constants(raised: Raised) -> Iterator[Site]:
     if (flow := raised.flow) is not None:
         for root in raised.roots:
             yield from (one.cut.note.user for one in flow.constants_in(flow.of(root)[1]))
+
+
+def _leaves_held(raised: Raised) -> Iterator[torch.Tensor]:
+    """Those that require a gradient, and that an optimizer or a variable holds."""
+    for optimizer in alive(torch.optim.Optimizer):
+        yield from (one for one in parameters_of(optimizer) if one.requires_grad)
+    for frame in raised.frames:
+        for _, one in variables(frame.f_locals):
+            if isinstance(one, torch.Tensor) and one.is_leaf and one.requires_grad:
+                yield one

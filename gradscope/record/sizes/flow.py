@@ -24,7 +24,7 @@ from gradscope.record.oprun import checkpoint_around, flatten
 from gradscope.record.schema import OpInfo, read_schema
 from gradscope.record.sites import Site, note_site
 from gradscope.record.sizes.crossings import Activations
-from gradscope.record.sizes.readouts import Readouts
+from gradscope.record.sizes.readouts import EarlyReads, Readouts
 from gradscope.record.tracing import computes_values
 
 _NUMBERS = frozenset({"_local_scalar_dense", "item", "equal", "is_nonzero", "lift_fresh"})
@@ -112,8 +112,8 @@ class _Upstream(NamedTuple):
 class Flow:
     """Told of the ops of one forward pass. Holds no tensor but the leaves."""
 
-    def __init__(self, context: RunContext) -> None:
-        self._context = context
+    def __init__(self, context: RunContext, early: EarlyReads) -> None:
+        self._context, self.early = context, early
         self.paused = False
         self.activations = Activations()
         self.selections: dict[int, Selection] = {}  # by the number of the call
@@ -166,7 +166,9 @@ class Flow:
         if live:
             self._trail.append((live, (site or note_site(sys._getframe(2)))[0]))
             self._readouts.note(out, live)
-        elif info.name == "lift_fresh" and (live := self._readouts.upstream(out)):
+        elif flatten(args):
+            self.early.note(flatten(args), out, lambda: note_site(sys._getframe(4))[0])
+        if not live and info.name == "lift_fresh" and (live := self._readouts.upstream(out)):
             if (before := self._detached.get(out.data_ptr())) is not None:
                 live, cuts = 0, cuts | before  # what NumPy gives back of it
         reason = cut_by(info.name, out) if live else None

@@ -12,6 +12,7 @@ from gradscope.record.dispatch import Dispatch
 from gradscope.record.schedule import is_chosen
 from gradscope.record.sizes.crossings import Crossing, Crossings
 from gradscope.record.sizes.flow import Flow
+from gradscope.record.sizes.readouts import EarlyReads
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,7 @@ class Inspection:
         self._largest = 0  # nodes made for the largest graph that was inspected
         self._made = self._made_until = 0
         self._dispatch = Dispatch(context)
+        self._early = EarlyReads()
 
     def begin(self, dispatch: Dispatch) -> None:
         """By what ops are seen."""
@@ -66,7 +68,7 @@ class Inspection:
         is_due = wanted or is_chosen(passes) or passes == self.asked()
         if self.flow is not None or not is_due:
             return
-        self.flow = Flow(self._context)
+        self.flow = Flow(self._context, self._early)
         self._dispatch.follow(self.flow)
 
     def leave_forward(self) -> Flow | None:

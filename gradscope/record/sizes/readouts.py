@@ -1,13 +1,20 @@
-"""Values that leave the graph as Python numbers, and come back."""
+"""Values that are read outside of the graph: as Python numbers that come back, or before they
+require a gradient."""
 
 import math
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
+from torch.multiprocessing.reductions import StorageWeakRef
 
+from gradscope.record.events.provenance import storage_key
 from gradscope.record.finite import plain, sum_as
+from gradscope.record.oprun import flatten
+from gradscope.record.sites import Site
 from gradscope.record.tracing import unobserved
 
+_MOST_READ = 4096
 _LISTED = 64  # numbers in a tensor that are looked up one by one
 _ROUND = 2**8  # numbers of no more bits than these stand in many places: 0, 1, 0.5, 100
 _LARGEST = 2**24  # elements of what is read out at once, for which another sum is worth its time
@@ -66,3 +73,25 @@ def _tells(number: float) -> bool:
 
 def _rounded(number: float) -> float:
     return float(f"{number:.9g}")
+
+
+class EarlyReads:
+    """Where tensors were first read while they required no gradient: leaves that do by now."""
+
+    def __init__(self) -> None:
+        # By memory, which no other tensor can get while we refer to it.
+        self._sites: dict[int, tuple[StorageWeakRef, Site]] = {}
+
+    def note(self, operands: Iterable[torch.Tensor], out: Any, site: Callable[[], Site]) -> None:
+        if len(self._sites) >= _MOST_READ or not torch.is_grad_enabled():
+            return
+        made = {storage_key(one) for one in flatten(out)}  # a view, or what was written
+        for one in operands:
+            is_plain = one.is_floating_point() and one.is_leaf and not one.requires_grad
+            key = storage_key(one) if is_plain else None
+            if key is not None and key not in made and key not in self._sites:
+                self._sites[key] = StorageWeakRef(one.untyped_storage()), site()
+
+    def of(self, leaf: torch.Tensor) -> Site:
+        key = storage_key(leaf)
+        return self._sites[key][1] if key in self._sites else ()

@@ -39,6 +39,8 @@ def why_missing(step: int, leaf: torch.Tensor, flow: Flow, reached: int, held: b
     bit = flow.bit_of(leaf)
     cut = blocking(bit, flow, reached)
     if cut is None:
+        if not bit and (early := place_of(flow.early.of(leaf))) is not None:
+            return replace(absence, reason=NoGradient.LATE, location=early)
         if not bit or (held and not flow.is_used(bit)):
             return absence
         site = flow.last_use(bit)

@@ -10,10 +10,11 @@ from gradscope.repair.write.arrays import in_torch, kept
 from gradscope.repair.write.culprit import Candidate, Culprit
 from gradscope.repair.write.cycles import moved
 from gradscope.repair.write.spelling import can_repeat
-from gradscope.repair.write.splice import keyword
+from gradscope.repair.write.splice import before, commented, keyword
+from gradscope.repair.write.statements import block_of, dropped
 from gradscope.repair.write.wider import rebound
 from gradscope.source.arguments import spelled
-from gradscope.source.spans import ancestors
+from gradscope.source.spans import ancestors, statement_at
 
 PARAMETERS = frozenset({"torch.nn.Parameter", "torch.nn.parameter.Parameter"})
 GUARDS = frozenset({"torch.no_grad", "torch.inference_mode", "torch.set_grad_enabled"})
@@ -171,6 +172,26 @@ def _required(culprit: Culprit, name: str) -> Iterator[Candidate]:
         yield Candidate(f"let {what} require a gradient", edits)
 
 
+def _earlier(culprit: Culprit) -> Iterator[Candidate]:
+    """`x.requires_grad_()` before the first statement that reads `x`."""
+    source, reads = culprit.source, statement_at(culprit.source, culprit.finding.location)
+    if reads is None:
+        return
+    block = block_of(source, reads)
+    for one in block[block.index(reads) + 1 :]:
+        call = one.value if isinstance(one, ast.Expr) else None
+        told = call.func if isinstance(call, ast.Call) else None
+        if isinstance(one, ast.Assign) and getattr(one.value, "value", None) is True:
+            told = one.targets[0]
+        if not isinstance(told, ast.Attribute) or not told.attr.startswith("requires_grad"):
+            continue
+        name = source.of(told.value)
+        if any(source.of(node) == name for node in ast.walk(reads) if isinstance(node, ast.expr)):
+            edits = (*before(source, reads, commented(source, one)), dropped(source, one))
+            yield Candidate(f"let `{name}` require a gradient before it is read", edits)
+            return
+
+
 def _thawed(culprit: Culprit) -> Iterator[Candidate]:
     """`requires_grad = True`, `requires_grad_(True)`."""
     source, place = culprit.source, culprit.finding.location
@@ -248,6 +269,7 @@ _WAYS: Mapping[NoGradient, tuple[Callable[[Culprit], Iterator[Candidate]], ...]]
     NoGradient.CONSTANT: (_with_graph,),
     NoGradient.CHECKPOINT: (_not_reentrant,),
     NoGradient.FROZEN: (_thawed,),
+    NoGradient.LATE: (_earlier,),
     NoGradient.UNREGISTERED: (_registered,),
     NoGradient.STALE: (_made_later,),
 }

@@ -107,7 +107,7 @@ def _of_another(usage: Usage, magnitudes: Magnitudes) -> tuple[str, ...]:
     beside = {
         name
         for one in magnitudes.usages
-        if not {*usage.after}.isdisjoint(one.used)
+        if one is usage or not {*usage.after}.isdisjoint(one.used)
         for name in one.held
     }
     return tuple(
@@ -149,13 +149,12 @@ def _left_out(usage: Usage, magnitudes: Magnitudes) -> Lost | None:
     most = max(magnitudes.usages, key=lambda one: one.updates)
     if usage is not most or usage.updates < cutoffs.FEWEST or usage.handled or not usage.used:
         return None
-    held = {name for one in magnitudes.usages for name in one.held}
     own = [leaf.norms for leaf in magnitudes.leaves if leaf.name in usage.held]
     measured = [step for step, norms in enumerate(zip(*own, strict=True)) if any(norms)]
     others = tuple(
         leaf.name
         for leaf in _unheld(magnitudes)
-        if leaf.training and leaf.name not in held and all(leaf.norms[step] for step in measured)
+        if leaf.training and all(leaf.norms[step] for step in measured)
     )
     of = usage.updates
     return Lost(Loss.LEFT_OUT, usage, of, of, others=others) if others else None
@@ -166,10 +165,11 @@ def _unheld(magnitudes: Magnitudes) -> list[Leaf]:
     that."""
     if any(one.reason in (*NOT_HELD, NoGradient.STALE) for one in magnitudes.absences):
         return []
+    held = {name for one in magnitudes.usages for name in one.held}
     return [
         leaf
         for leaf in magnitudes.leaves
-        if leaf.held_as == "parameter" and not leaf.trained
+        if leaf.held_as == "parameter" and not leaf.trained and leaf.name not in held
         if sum(map(bool, leaf.known)) >= cutoffs.FEWEST and leaf.weight == leaf.start
     ]
 

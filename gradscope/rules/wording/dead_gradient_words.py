@@ -43,6 +43,12 @@ WORDS = {
         "takes `requires_grad` away",
         "leave `requires_grad` on for what has to learn",
     ),
+    NoGradient.LATE: Words(
+        "Its values were read before it was made to require a gradient. What was computed from"
+        " them then has no graph, and nothing has read it since.",
+        "reads it without a graph",
+        "let it require a gradient before it is read",
+    ),
     NoGradient.LEAFLESS: Words(
         "Nothing that it was computed from requires a gradient: a tensor does so only where that is"
         " asked for.",

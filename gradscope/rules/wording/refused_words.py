@@ -159,6 +159,7 @@ _ENDS = {
     NoGradient.NUMBER: "it was made from a Python number",
     NoGradient.CHECKPOINT: "no input of a reentrant checkpoint requires grad",
     NoGradient.FROZEN: "nothing in it requires grad",
+    NoGradient.LATE: "it was computed before anything required one",
     NoGradient.LEAFLESS: "nothing in it requires grad",
 }
 
