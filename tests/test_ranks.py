@@ -734,3 +734,13 @@ def test_many_ranks_are_told_in_few_words():
         "ranks 0, 1, 2 and 5 got bad values by a collective",
         "rank 4 gave no answer any more",
     )
+
+
+def test_a_rank_with_more_batches_than_the_others_is_told():
+    own = Share(0, Fate.RAISED, 2, 25, detail="RuntimeError: Connection closed by peer", waits=True)
+    ranked = Ranked(0, 2, own, (Share(1, Fate.HEALTHY, 1, 25),))
+
+    assert rank_remarks(ranked) == (
+        "this is rank 0 of 2, which waited for one that was over, at step 25",
+        "rank 1 came to its end, after 25 backward passes",
+    )

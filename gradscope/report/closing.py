@@ -247,8 +247,15 @@ def rank_remarks(ranks: Ranked) -> tuple[str, ...]:
         about = f"this is rank {ranks.rank} of {count}"
     else:
         where = "" if own.fate is Fate.DIED else f", at step {own.step}"
-        about = f"this is rank {ranks.rank} of {count}, {_ABOUT[own.fate]}{where}"
+        about = f"this is rank {ranks.rank} of {count}, {_about(own, ranks.others)}{where}"
     return (about, *_rest(ranks.others))
+
+
+def _about(own: Share, others: Iterable[Share]) -> str:
+    over = (one for one in others if one.fate is Fate.HEALTHY and one.order < own.order)
+    if own.fate is Fate.RAISED and own.waits and any(over):
+        return "which waited for one that was over"  # with fewer batches, say
+    return _ABOUT[own.fate]
 
 
 def _rest(others: Iterable[Share]) -> Iterator[str]:
