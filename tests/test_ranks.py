@@ -382,6 +382,12 @@ fully_shard(model)
 """
 
 
+IN_ONE = f"""{JOIN}
+from torch.distributed.fsdp import FullyShardedDataParallel
+model = FullyShardedDataParallel(model, device_id=torch.device("cpu"), use_orig_params=True)
+"""
+
+
 def measured(report: NormReport) -> list[float]:
     rows = report.measured.rows
     told = [(row.norm, row.clipped, row.update, row.zeros, row.max_abs) for row in rows]
@@ -389,7 +395,9 @@ def measured(report: NormReport) -> list[float]:
 
 
 @pytest.mark.filterwarnings("ignore:.*fork")
-@pytest.mark.parametrize("wrap", [REPLICATED, IN_SHARDS], ids=["ddp", "fsdp"])
+@pytest.mark.parametrize(
+    "wrap", [REPLICATED, IN_SHARDS, IN_ONE], ids=["ddp", "fsdp", "fsdp of old"]
+)
 @pytest.mark.parametrize("p", [2.0, pytest.param(float("inf"), marks=pytest.mark.slow)])
 def test_norms_are_those_of_whole_gradients(wrap, p, tmp_path, monkeypatch):
     options = NormOptions(max_norm=0.5, norm_type=p)

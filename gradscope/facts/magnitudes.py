@@ -321,9 +321,11 @@ class Magnitudes:
         parts: dict[str, dict[tuple[int, ...], Leaf]] = {}
         for leaf in (leaf for one in (self, *others) for leaf in one.leaves if leaf.shard):
             parts.setdefault(leaf.name, {}).setdefault(leaf.shard or (), leaf)
+        here = {leaf.name for leaf in self.leaves}
+        elsewhere = (next(iter(parts[name].values())) for name in parts if name not in here)
         leaves = tuple(
             _whole(leaf, tuple(parts[leaf.name].values())) if leaf.shard else leaf
-            for leaf in self.leaves
+            for leaf in (*self.leaves, *elsewhere)
         )
         alive = {leaf.name for leaf in leaves if leaf.shard and any(leaf.known)}
         absences = (one for one in self.absences if one.missing or one.leaf not in alive)

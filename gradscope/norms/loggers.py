@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from gradscope.errors import GradscopeError
+from gradscope.facts import Leaf
 from gradscope.norms.clip import coefficient, dense
 from gradscope.norms.facts import NormReport, clip_coefficient
 from gradscope.record.passes import Graded
@@ -79,14 +80,14 @@ class Scalars:
         self._has_updates: bool | None = None  # None: not known yet
 
     def after_backward(
-        self, step: int, graded: Graded, name: Callable[[torch.Tensor], str], inspected: bool
+        self, step: int, graded: Graded, leaf_of: Callable[[torch.Tensor], Leaf], inspected: bool
     ) -> None:
         if self._has_updates:
             self._waiting.clear()
         elif len(self._waiting) > _PATIENCE:
             self.end()
         is_told = self._has_updates is None or self._count % self._every == 0
-        self._waiting.append(_values(graded, name, inspected) if is_told else {})
+        self._waiting.append(_values(graded, leaf_of, inspected) if is_told else {})
         if self._has_updates is False:
             self._tell()
 
@@ -120,11 +121,11 @@ class Scalars:
 
 
 def _values(
-    graded: Graded, name: Callable[[torch.Tensor], str], inspected: bool
+    graded: Graded, leaf_of: Callable[[torch.Tensor], Leaf], inspected: bool
 ) -> dict[str, float]:
     norms = norms_of([grad for _, grad in graded])
     found = {TOTAL: math.hypot(*norms)} | {
-        OF.format(name(leaf)): norm for (leaf, _), norm in zip(graded, norms, strict=True)
+        OF.format(leaf_of(leaf).name): norm for (leaf, _), norm in zip(graded, norms, strict=True)
     }
     if inspected:
         values = [dense(grad) for _, grad in graded]

@@ -7,10 +7,11 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from gradscope.facts import Leaf
 from gradscope.norms.clip import clipped, coefficient, dense, exact_norm, exact_one, total_norm
 from gradscope.norms.facts import Measured, NormOptions, Row
 from gradscope.record.census import census
-from gradscope.record.finite import dtype_of, local, shard_of
+from gradscope.record.finite import dtype_of, local
 from gradscope.record.sizes.crossings import norm_of
 
 _VALUES_SHOWN = 8  # elements of a gradient small enough to be written out
@@ -35,12 +36,12 @@ class Measure:
         self,
         step: int,
         graded: Sequence[tuple[Tensor, Tensor]],
-        name: Callable[[Tensor], str],
+        leaf_of: Callable[[Tensor], Leaf],
         inspected: bool,
     ) -> None:
-        leaves = [leaf for leaf, _ in graded]
+        leaves = [leaf_of(leaf) for leaf, _ in graded]
         grads = [local(grad) for _, grad in graded]
-        is_sharded = any(shard_of(leaf) is not None for leaf in leaves)
+        is_sharded = any(leaf.shard is not None for leaf in leaves)
         p = self.options.norm_type
         total = total_norm([grad for grad in grads if grad.numel()], p)
         value = float(total.item())
@@ -48,7 +49,7 @@ class Measure:
         self._totals.append(value)
         self._exact.append(value if math.isfinite(value) else exact_norm(grads, p))
         parts = zip(leaves, grads, strict=True) if is_sharded else ()
-        self._parts.append({name(leaf): exact_one(grad, p) for leaf, grad in parts})
+        self._parts.append({leaf.name: exact_one(grad, p) for leaf, grad in parts})
         if not inspected:
             return
         self._shown = len(self._steps) - 1
@@ -59,10 +60,10 @@ class Measure:
             self._coefficient = float(scale.item())
             scaled = clipped(grads, scale)
         self._rows = [
-            self._row(name(leaf), leaf, grad, after)
+            self._row(leaf, grad, after)
             for leaf, grad, after in zip(leaves, grads, scaled, strict=True)
         ]
-        self._before = {name(leaf): local(leaf).detach().clone() for leaf in leaves}
+        self._before = {leaf_of(leaf).name: local(leaf).detach().clone() for leaf, _ in graded}
 
     def after_update(self, leaves: Sequence[Tensor], name: Callable[[Tensor], str]) -> None:
         """How far the optimizer moved each parameter, against the parameter's own norm."""
@@ -94,18 +95,18 @@ class Measure:
             parts=tuple(self._parts),
         )
 
-    def _row(self, name: str, leaf: Tensor, grad: Tensor, after: Tensor | None) -> Row:
+    def _row(self, leaf: Leaf, grad: Tensor, after: Tensor | None) -> Row:
         """`grad` is the part of the leaf's gradient that is here, `after` the same once clipped."""
-        values, p, shard = dense(grad), self.options.norm_type, shard_of(leaf)
+        values, p = dense(grad), self.options.norm_type
         later = dense(after) if after is not None else values.new_empty(0)
-        whole = grad if shard is None else leaf
+        shape = tuple(grad.shape) if leaf.shard is None else leaf.shape
         norm, counts = _norm(values, p), census(values)
         stored = values.numel() // (2 if grad.is_complex() else 1)
         return Row(
-            name=name,
-            shape=tuple(whole.shape),
+            name=leaf.name,
+            shape=shape,
             dtype=dtype_of(grad),
-            numel=whole.numel(),
+            numel=math.prod(shape),
             norm=norm if math.isfinite(norm) else exact_one(grad, p),
             max_abs=counts.largest or 0.0,
             zeros=counts.zeros + grad.numel() - stored,
@@ -114,7 +115,7 @@ class Measure:
             values=_written_out(values),
             clipped_values=_written_out(later),
             sparse=grad.layout is not torch.strided,
-            shard=shard,
+            shard=leaf.shard,
         )
 
 

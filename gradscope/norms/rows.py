@@ -159,9 +159,11 @@ def joined(own: Measured, others: Sequence[Measured], options: NormOptions) -> M
     coefficient = None
     if options.max_norm is not None:
         coefficient = clip_coefficient(total, options.max_norm)
+    here = {row.name for row in own.rows}
+    elsewhere = (next(iter(parts[name].values())) for name in parts if name not in here)
     rows = (
         _whole(row, tuple(parts[row.name].values()), p) if row.shard is not None else row
-        for row in own.rows
+        for row in (*own.rows, *elsewhere)
     )
     return replace(
         own,
@@ -191,9 +193,9 @@ def _total(
     bad = [total for total in known if not math.isfinite(total)]
     if bad:
         return bad[0]
-    own = ranks[0].parts[position]
+    names = dict.fromkeys((*ranks[0].parts[position], *holders))
     norms = (
-        one.parts[position].get(name, 0.0) for name in own for one in holders.get(name, ranks[:1])
+        one.parts[position].get(name, 0.0) for name in names for one in holders.get(name, ranks[:1])
     )
     return p_norm(norms, p)
 

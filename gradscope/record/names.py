@@ -232,6 +232,21 @@ def is_flat(leaf: torch.Tensor) -> bool:
     return getattr(leaf, "_params", None) is not None and hasattr(leaf, "_is_flat_param")
 
 
+def flat_part(path: Path, leaf: torch.Tensor) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    """Which part of a parameter is here that FSDP1 has divided, and the shape of the whole."""
+    handles: Iterator[Any] = (vars(module).get("_handle") for _, module in path)
+    for handle in handles:
+        flat = getattr(handle, "flat_param", None)
+        if flat is None or not handle.uses_sharded_strategy:
+            continue
+        originals = zip(flat._params or (), flat._shapes, strict=False)
+        wholes = ((flat, flat._unpadded_unsharded_size), *originals)
+        for one, shape in wholes:
+            if one is leaf:
+                return (handle.rank,), tuple(shape)
+    return None
+
+
 def _gathered_by(module: Any) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
     """The parameters that FSDP has sharded there, each with what it is whole in."""
     held = vars(module)

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 import torch
 
+from gradscope.facts import Leaf
 from gradscope.record import graph
 from gradscope.record.finite import is_indirect, is_number, sum_of, unwrapped
 from gradscope.record.tracing import is_observed, unobserved
@@ -19,9 +20,9 @@ class Measure(Protocol):
     """What a command measures on top. Called with no mode active and without grad."""
 
     def after_backward(
-        self, step: int, graded: Graded, name: Callable[[torch.Tensor], str], inspected: bool
+        self, step: int, graded: Graded, leaf_of: Callable[[torch.Tensor], Leaf], inspected: bool
     ) -> None:
-        """`graded` is in module order."""
+        """`graded` is in module order; of each leaf `leaf_of` tells what is known."""
 
     def after_update(
         self, leaves: Sequence[torch.Tensor], name: Callable[[torch.Tensor], str]

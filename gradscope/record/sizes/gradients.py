@@ -274,7 +274,7 @@ class Sizes:
         if self.measure is not None:
             graded = self.leaves.in_module_order(graded)
             self.measure.after_backward(
-                self._context.step, graded, self.leaves.name_of, crossings is not None
+                self._context.step, graded, self.leaves.fact_of, crossings is not None
             )
 
     def _note_graph(self, crossings: Crossings, flow: Flow | None, frame: Any) -> None:

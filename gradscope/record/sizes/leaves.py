@@ -11,7 +11,7 @@ import torch
 from gradscope.facts import Leaf
 from gradscope.record.events.provenance import Memories
 from gradscope.record.finite import dtype_of, elements, shard_of
-from gradscope.record.names import Names
+from gradscope.record.names import Names, flat_part
 from gradscope.record.passes import Graded
 from gradscope.record.sites import Site
 from gradscope.record.sizes.crossings import norm_of
@@ -199,6 +199,9 @@ class Leaves:
     def name_of(self, leaf: torch.Tensor) -> str:
         return self.names[id(leaf)]
 
+    def fact_of(self, leaf: torch.Tensor) -> Leaf:
+        return self.watched[self.name_of(leaf)].fact
+
     def meet(self, leaf: torch.Tensor, frame: Any) -> Watched:
         """The record of a leaf; a new tensor under the name of one that is gone continues it."""
         name = self.names.get(id(leaf))
@@ -218,9 +221,10 @@ class Leaves:
             return watched
         owner = self.known.owners.get(id(leaf))
         path = owner.path if owner is not None else ()
+        shard, shape = flat_part(path, leaf) or (shard_of(leaf), tuple(leaf.shape))
         fact = Leaf(
             name=name,
-            shape=tuple(leaf.shape),
+            shape=shape,
             dtype=dtype_of(leaf),
             device=str(leaf.device),
             numel=elements(leaf),
@@ -230,7 +234,7 @@ class Leaves:
             norms=(),
             start=norm_of(leaf),
             owner=self.known.owner_of(leaf),
-            shard=shard_of(leaf),
+            shard=shard,
             training=path[-1][1].training if path else True,
             held=held is not None,
         )
