@@ -160,16 +160,21 @@ def on_each(
         monkeypatch.setenv(name, str(value))
 
     def one(rank: int) -> None:
+        os.read(gate, 1)  # all are there: a store's thread takes locks that a fork would copy
         os.environ["RANK"] = str(rank)
         act(rank)
 
+    gate, key = os.pipe()
     pids = []
     for rank in range(count):
         with about_to_fork():
             pid = os.fork()
         if pid == 0:
+            os.close(key)
             os._exit(in_fork(partial(one, rank)))
         pids.append(pid)
+    os.close(key)
+    os.close(gate)
     return [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids]
 
 

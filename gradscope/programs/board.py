@@ -32,8 +32,11 @@ class Board:
         self._lost = False  # the store has gone, with the launcher
         self._beats: dict[int, tuple[bytes, float]] = {}  # the last of each rank, and when it came
         self._has_left = threading.Event()
-        self._life = threading.Thread(target=self._beat, args=(connect,), daemon=True)
+        self._life: threading.Thread | None = None
         if beats:
+            # Connected by now: a fork while another thread looks up a name leaves libc's lock of
+            # the resolver taken in the copy, for ever.
+            self._life = threading.Thread(target=self._beat, args=(connect(),), daemon=True)
             self._life.start()
 
     @classmethod
@@ -110,7 +113,7 @@ class Board:
         until = time.monotonic() + patience
         self.exchanged("left", True, until)
         self._has_left.set()
-        if self._life.ident is not None:
+        if self._life is not None:
             self._life.join(BEAT)  # a thread that ends in native code would end the process
 
     def _ask(self, question: Callable[[], Any]) -> Any:
@@ -123,10 +126,10 @@ class Board:
             self._lost = True
             return None
 
-    def _beat(self, connect: Callable[[], Any]) -> None:
+    def _beat(self, store: Any) -> None:
         """In a thread of its own: signs of life, whatever the rest of this process does."""
+        count = 0
         with suppress(RuntimeError):
-            store, count = connect(), 0
             while True:
                 store.set(f"alive/{self.rank}", str(count))
                 count += 1

@@ -58,6 +58,7 @@ class Ranks:
         self._seen_over: float | None = None  # when another rank was first seen to have ended
         self._looked = 0.0
         self._is_over = False
+        self._port: int | None = None  # of a store that the others are still to be told of
 
     @classmethod
     def found(cls) -> Ranks | None:
@@ -89,9 +90,10 @@ class Ranks:
         key, host = f"port/{self._run}", None
         if self.rank == 0:
             host = TCPStore(self._board.address, 0, is_master=True, wait_for_workers=False)
-            self._board.post(key, host.port)
+            self._port = port = host.port
+        else:
+            port = self._board.read(key, 0, time.monotonic() + REPLY.total_seconds())
         before = os.environ["MASTER_PORT"]
-        port = self._board.read(key, 0, time.monotonic() + REPLY.total_seconds())
         os.environ["MASTER_PORT"] = str(port or before)
         try:
             yield
@@ -99,8 +101,16 @@ class Ranks:
             self.gave_up()
             raise
         finally:
+            self.started()
             os.environ["MASTER_PORT"] = before
             self._hosted = host  # others may still be in it, until the next one
+
+    def started(self) -> None:
+        """The process of this rank's program is there. The others are told of the store only now:
+        whom a store's thread lets in, it looks up, and a fork meanwhile would copy a lock."""
+        if self._port is not None:
+            self._board.post(f"port/{self._run}", self._port)
+            self._port = None
 
     def ended(self, trace: Trace, moved: float) -> None:
         """The program of this rank has told everything, or is gone; told once in a run. `moved` is

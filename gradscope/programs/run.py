@@ -91,6 +91,8 @@ def run(
         passed_on: dict[str, float] = {}  # when each last came
         with heard([signal.SIGINT], lambda _: interrupts.append(time.monotonic())):
             child = start(job, fork=fork, snapshots=kept is not None and ranks is None)
+            if ranks is not None:
+                ranks.started()
 
             def pass_on(number: int) -> None:
                 # Sent to a process and to its group at once, as `timeout` does, it comes twice
