@@ -202,7 +202,8 @@ class Examiner:
         origins = self.context.journal.ancestors(
             *raw.fact.sources, through=lambda one: one.fact.kind is Kind.PROPAGATION
         )
-        # Aten's own names: log, log2, log10, log1p, log_softmax, logsumexp and no others.
+        # Aten's own names: log, log1p, log_softmax, logsumexp ..., and logit, which is one.
+        # What `logical_and` and its kin give is no number that could be bad.
         return all(
             one.fact.kind is not Kind.BIRTH or one.note.info.name.startswith("log")
             for one in origins
