@@ -230,6 +230,8 @@ STABLE = [
      "torch.exp(0.5 * F.logsigmoid(z).sum(1))"),
     ("torch.log(1 - z.tanh() ** 2)", "torch.log(1 - z.tanh() ** 2)", "log",
      "math.log(4) - 2 * torch.logaddexp(z, -z)"),
+    ("torch.log(1 - 1 / (1 + torch.exp(-z)))", "torch.log(1 - 1 / (1 + torch.exp(-z)))", "log",
+     "F.logsigmoid(-z)"),
     ("(1 - z.abs().neg().exp()).log()", "(1 - z.abs().neg().exp()).log()", "log",
      "(-torch.expm1(z.abs().neg())).log()"),
     ("torch.log(torch.mean(torch.exp(3 * z), dim=1))", "torch.exp(3 * z)", "exp",

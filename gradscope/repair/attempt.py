@@ -135,7 +135,10 @@ class Bench:
         varied = None
         # A diagonal is added to as to the noise of a model: how much is a choice.
         is_noise = any(isinstance(fix.request, ask.AddToDiagonal) for fix in finding.fixes)
-        if not is_noise and worth.may_be_decided(self.before.trace, last_step(finding), one.kind):
+        step, kinds = last_step(finding), {each.kind for each in one.made}
+        if not is_noise and any(
+            worth.may_be_decided(self.before.trace, step, kind) for kind in kinds
+        ):
             other = replace(one, text=one.varied)
             varied = partial(self._run, other.texts, first) if other.text != one.text else None
         return self._judged(finding, again, one, varied)

@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import pairwise
 
-from gradscope.facts import Call, Event, Fix, OutOfDomain, Root, Trace
+from gradscope.facts import Call, Event, Fix, Operand, OutOfDomain, Root, Trace
 from gradscope.facts import requests as ask
 from gradscope.ops import Edge
-from gradscope.ops.dtypes import HALF, eps_for
+from gradscope.ops.dtypes import HALF, Margin, eps_for
 from gradscope.ops.dtypes import wider as wider_than
 from gradscope.ops.edges import Nature, operands
 from gradscope.ops.traits import Trait, has
@@ -139,13 +139,33 @@ def _positive(edge: Edge | None, event: Event, *_: object) -> Fixes:
     return (Fix(_guard_kind(edge, event), title, "unsafe", SOFTPLUS, request=request),)
 
 
-def kept_inside(call: Call, why: OutOfDomain) -> Iterator[Fix | ask.Request]:
+def _logarithm(edge: Edge | None, event: Event, *_: object) -> Fixes:
+    """The logarithm of a parameter that training has brought below 0."""
+    given = event.operand(edge.argument) if edge is not None else None
+    if edge is None or given is None or edge.cure.margin not in (Margin.LOG, Margin.ROOT):
+        return ()
+    return tuple(as_logarithm(given))
+
+
+def as_logarithm(given: Operand) -> Iterator[Fix]:
+    """Of a parameter alone, which the program trains as it is."""
+    if given.held_as in ("parameter", "leaf") and given.requires_grad and given.name:
+        title = proposals.LOGARITHM.format(name=given.name)
+        request = ask.LearnLogarithm(given.name)
+        yield Fix("init", title, "unsafe", "log_scale.exp()", request=request)
+
+
+def kept_inside(
+    call: Call, why: OutOfDomain, given: Operand | None = None
+) -> Iterator[Fix | ask.Request]:
     """Where the op that gave a number outside may give others: a layer any, a rectifier 0, an
     exponential 0 by underflow. Else where the distribution, or the op, is given it."""
     op, is_head = call.op.strip("_"), call.op in _HEADS
     if why.role == "target":
         yield Fix("data", "map the targets to numbers between 0 and 1", code="target / classes")
         return
+    if given is not None and why.low == 0 and why.high == math.inf:
+        yield from as_logarithm(given)
     by = ask.Inside.SOFTPLUS if why.high == math.inf else ask.Inside.CLAMP
     if by is ask.Inside.CLAMP and is_head:
         by = ask.Inside.SIGMOID
@@ -257,8 +277,8 @@ PREFERENCE: Mapping[str, tuple[Callable[[Edge | None, Event, Root, Trace], Fixes
     "masked-branch": (_hidden, _stable, _guards),
     "singular-derivative": (_stable, _guards),
     "zero-division": (_stable, _made_stably, _divisor, _selected, _positive, _guards, _harmless),
-    "log-zero": (_stable, _made_stably, _selected, _positive, _guards, _harmless),
-    "domain-error": (_positive, _guards),
+    "log-zero": (_stable, _made_stably, _selected, _logarithm, _positive, _guards, _harmless),
+    "domain-error": (_logarithm, _positive, _guards),
     "degenerate-decomposition": (_guards, _stable),
     "overflow": (_wider_half, _stable, _guards, _wider),
     "underflow": (_guards, _stable, _wider),

@@ -43,6 +43,13 @@ class LearnInside(Request):
     by: Inside = Inside.SOFTPLUS
 
 
+class LearnLogarithm(Request):
+    """Learn the logarithm of the parameter that the program calls `name`, which has to be positive
+    and may be any number."""
+
+    name: str
+
+
 class FiniteStart(Request):
     """A large finite number for the inf that the call at `written` puts into a parameter."""
 

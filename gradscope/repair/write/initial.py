@@ -11,7 +11,7 @@ from gradscope.repair.write.culprit import Candidate, Culprit
 # The fillers that say nothing of how many inputs a weight has.
 _FILLERS = frozenset("normal_ uniform_ trunc_normal_".split())
 _DRAWN = frozenset({"torch.randn", "torch.rand"})
-_PARAMETERS = frozenset({"torch.nn.Parameter", "torch.nn.parameter.Parameter"})
+PARAMETERS = frozenset({"torch.nn.Parameter", "torch.nn.parameter.Parameter"})
 
 _ORTHOGONAL = ("orthogonal_({0})", "start from orthogonal weights, which keep every norm")
 _RELU = (
@@ -62,7 +62,7 @@ def _filled_by_hand(
             filled = node.args[0] if node.args else None
         elif name in _FILLERS and not dotted and isinstance(node.func, ast.Attribute):
             filled = node.func.value
-        elif dotted in _PARAMETERS and node.args:
+        elif dotted in PARAMETERS and node.args:
             drawn = _drawn(culprit, node.args[0])
             if drawn is not None:
                 yield node.args[0], drawn, False

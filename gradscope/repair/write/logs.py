@@ -338,7 +338,20 @@ def _complement(read: Reading, node: ast.expr) -> str | None:
     found = read.op(node, "sub")
     if found is not None and read.number(found.positional[0]) == 1:
         return log_of(read, found.positional[1])
-    return None
+    return _complement_of_share(read, node)
+
+
+def _complement_of_share(read: Reading, node: ast.expr) -> str | None:
+    """log(1 - 1 / (1 + exp(z))), which is that of the sigmoid of z."""
+    share = read.op(node, "div")
+    whole = read.op(share.positional[1], "add") if share is not None else None
+    if share is None or whole is None or read.number(share.positional[0]) != 1:
+        return None
+    one, other = whole.positional[:2]
+    if read.number(one) != 1:
+        one, other = other, one
+    z = read.argument(other, "exp") if read.number(one) == 1 else None
+    return f"torch.nn.functional.logsigmoid({read.text(z)})" if z is not None else None
 
 
 def _sub(read: Reading, found: Spelled) -> str | None:

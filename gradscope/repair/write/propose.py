@@ -18,6 +18,7 @@ from gradscope.repair.write import (
     masked,
     once,
     parameters,
+    positive,
     refused,
     selected,
     stable,
@@ -77,6 +78,7 @@ BY_FIELDS: Mapping[type[ask.Request], Callable[[Culprit, Any], Ways]] = {
     ask.HarmlessOperand: _masked,
     ask.DivideByOne: guards.divided_by_one,
     ask.FiniteStart: masked.started,
+    ask.LearnLogarithm: positive.as_logarithm,
     ask.StableForm: _in_stable_form,
     ask.LearnInside: instead.learnt,
     ask.TakeLogits: instead.with_logits,
@@ -172,7 +174,7 @@ def _ways(culprit: Culprit, fix: Fix) -> Iterator[Candidate]:
     by_class = BY_CLASS.get(type(request))
     for way in by_class(culprit) if by_class else BY_FIELDS[type(request)](culprit, request):
         yield way if isinstance(way, Candidate) else Candidate(fix.title, tuple(way))
-    if isinstance(request, ask.StableForm | ask.LearnInside | ask.AddBehind):
+    if isinstance(request, ask.StableForm | ask.LearnInside | ask.LearnLogarithm | ask.AddBehind):
         whole = linked(culprit)
         if whole is not None:
             yield from whole.apart(_ways(whole, fix))

@@ -83,7 +83,7 @@ class DomainError(Rule):
                 why, "role", "value", "index", "bad", "numel", "low", "high"
             ),
             tensors=raised.operands,
-            fixes=tuple(fixes.kept_inside(raised.call, why)),
+            fixes=tuple(fixes.kept_inside(raised.call, why, given)),
         )
 
     def explain(self, root: Root, trace: Trace) -> Finding | None:

@@ -1,0 +1,119 @@
+"""A parameter that has to be positive, and is learnt as its logarithm."""
+
+import ast
+from collections.abc import Iterator
+
+from gradscope.facts import Edit
+from gradscope.facts import requests as ask
+from gradscope.repair.write.culprit import Culprit
+from gradscope.repair.write.initial import PARAMETERS
+from gradscope.repair.write.reading import atom
+from gradscope.repair.write.uses import class_of
+from gradscope.source.arguments import spelled
+from gradscope.source.spans import ancestors
+
+_OF_THE_LEAF = frozenset(("grad", "requires_grad", "is_leaf", "shape", "dtype", "device", "numel"))
+_CONTAINERS = ast.List | ast.Tuple | ast.Dict | ast.Set
+
+
+def as_logarithm(culprit: Culprit, request: ask.LearnLogarithm) -> Iterator[tuple[Edit, ...]]:
+    """`self.log_scale = nn.Parameter(x.log())` for `self.scale = nn.Parameter(x)`, and
+    `self.log_scale.exp()` where that is read. Nothing where it is written to in other places."""
+    source, name = culprit.source, request.name.rpartition(".")[2]
+    made = [one for one in source.nodes.every(ast.Assign) if _named(one.targets[0]) == name]
+    reads = (*source.nodes.every(ast.Name), *source.nodes.every(ast.Attribute))
+    taken = {_named(node) for node in reads}
+    if len(made) != 1 or not name.isidentifier() or f"log_{name}" in taken:
+        return
+    target, start = made[0].targets[0], _started(culprit, made[0].value)
+    if start is None:
+        return
+    edits = [
+        culprit.replace(made[0].value, start),
+        culprit.replace(target, _renamed(culprit, target, name)),
+    ]
+    for node in reads:
+        if (
+            _named(node) != name
+            or node is target
+            or not _is_it(culprit, node, target, request.name)
+        ):
+            continue
+        edit = _read(culprit, node, name)
+        if edit is None:
+            return
+        edits.append(edit)
+    yield tuple(edits)
+
+
+def _named(node: ast.AST) -> str:
+    """The name that an expression reads or writes: the last one of an attribute."""
+    return str(getattr(node, "attr", getattr(node, "id", "")))
+
+
+def _started(culprit: Culprit, value: ast.expr) -> str | None:
+    """What starts a parameter at the logarithm of its start."""
+    of = culprit.source.of
+    if not isinstance(value, ast.Call):
+        return None
+    if culprit.names.dotted(value.func) in PARAMETERS and value.args:
+        start, end = culprit.source.extent(value.args[0])
+        first, last = culprit.source.extent(value)
+        text = culprit.source.text
+        return f"{text[first:start]}{atom(of(value.args[0]))}.log(){text[end:last]}"
+    if _named(value.func) == "requires_grad_" and isinstance(value.func, ast.Attribute):
+        return f"{atom(of(value.func.value))}.log().requires_grad_()"
+    others = [key for key in value.keywords if key.arg != "requires_grad"]
+    if len(others) == len(value.keywords):
+        return None
+    given = [*map(of, value.args), *(f"{key.arg}={of(key.value)}" for key in others)]
+    return f"{of(value.func)}({', '.join(given)}).log().requires_grad_()"
+
+
+def _is_it(culprit: Culprit, node: ast.expr, target: ast.expr, name: str) -> bool:
+    """Whether a node of that name is the parameter: of the same scope, class or object."""
+    source = culprit.source
+    if isinstance(target, ast.Name) or isinstance(node, ast.Name):
+        if not isinstance(target, ast.Name) or not isinstance(node, ast.Name):
+            return False
+        owner = source.nodes.scope(target).owner(target.id)
+        return source.nodes.scope(node).owner(node.id) is owner
+    if source.of(node) == name:
+        return True
+    assert isinstance(target, ast.Attribute) and isinstance(node, ast.Attribute)
+    holder = class_of(source, target)
+    return holder is not None and class_of(source, node) is holder
+
+
+def _read(culprit: Culprit, node: ast.expr, name: str) -> Edit | None:
+    """A read of the parameter: its exponential, or the parameter itself for the optimizer."""
+    above = culprit.source.parents[node]
+    is_leaf = isinstance(above, ast.Attribute) and above.attr in _OF_THE_LEAF
+    writes = isinstance(above, ast.Attribute) and above.attr.endswith("_")
+    if not isinstance(getattr(node, "ctx", None), ast.Load) or writes:
+        return None
+    if isinstance(above, ast.Attribute) and above.attr == "data":
+        return None
+    text = _renamed(culprit, node, name)
+    if is_leaf or _is_listed(culprit, node):
+        return culprit.replace(node, text)
+    whole = culprit.source.parents[above] if isinstance(above, ast.Attribute) else above
+    found = spelled(culprit.source, whole)
+    if isinstance(whole, ast.Call) and found is not None and found.name == "log":
+        if found.positional == (node,) and not found.keywords:
+            return culprit.replace(whole, text)
+    return culprit.replace(node, f"{text}.exp()")
+
+
+def _is_listed(culprit: Culprit, node: ast.expr) -> bool:
+    """Whether it is handed on as the tensor that is trained: to an optimizer, or in a list."""
+    for above in ancestors(culprit.source, node):
+        if isinstance(above, ast.Call):
+            return (culprit.names.dotted(above.func) or "").startswith("torch.optim.")
+        if not isinstance(above, _CONTAINERS | ast.keyword | ast.Starred):
+            return isinstance(above, ast.stmt) and culprit.source.parents[node] is not above
+    return False
+
+
+def _renamed(culprit: Culprit, node: ast.expr, name: str) -> str:
+    return f"{culprit.source.of(node).removesuffix(name)}log_{name}"
