@@ -204,15 +204,13 @@ def _abs(read: Reading, found: Spelled) -> str | None:
 
 def _prod(read: Reading, found: Spelled) -> str:
     """Of many factors the product leaves the dtype, the sum of their logarithms does not."""
-    operand = found.positional[0]
-    inner = log_of(read, operand) or read.log(operand)
-    return f"{atom(inner)}.sum({read.rest(found)})"
-
-
-def _cumprod(read: Reading, found: Spelled) -> str:
-    operand = found.positional[0]
-    inner = log_of(read, operand) or read.log(operand)
-    return read.call("cumsum", inner, read.rest(found))
+    inner = log_of(read, found.positional[0]) or read.log(found.positional[0])
+    is_whole = found.name == "prod"
+    return (
+        f"{atom(inner)}.sum({read.rest(found)})"
+        if is_whole
+        else read.call("cumsum", inner, read.rest(found))
+    )
 
 
 def _cumsum(read: Reading, found: Spelled) -> str | None:
@@ -338,20 +336,12 @@ def _complement(read: Reading, node: ast.expr) -> str | None:
     found = read.op(node, "sub")
     if found is not None and read.number(found.positional[0]) == 1:
         return log_of(read, found.positional[1])
-    return _complement_of_share(read, node)
-
-
-def _complement_of_share(read: Reading, node: ast.expr) -> str | None:
-    """log(1 - 1 / (1 + exp(z))), which is that of the sigmoid of z."""
-    share = read.op(node, "div")
-    whole = read.op(share.positional[1], "add") if share is not None else None
-    if share is None or whole is None or read.number(share.positional[0]) != 1:
-        return None
-    one, other = whole.positional[:2]
-    if read.number(one) != 1:
-        one, other = other, one
-    z = read.argument(other, "exp") if read.number(one) == 1 else None
-    return f"torch.nn.functional.logsigmoid({read.text(z)})" if z is not None else None
+    share = read.op(node, "div")  # 1 - 1 / (1 + x) is x / (1 + x)
+    is_share = share is not None and read.number(share.positional[0]) == 1
+    for one, x in _both_ways(read.op(share.positional[1], "add") if share and is_share else None):
+        if read.number(one) == 1 and (z := read.argument(x, "exp")) is not None:
+            return f"torch.nn.functional.logsigmoid({read.text(z)})"
+    return None
 
 
 def _sub(read: Reading, found: Spelled) -> str | None:
@@ -389,7 +379,7 @@ _TIMES = {"reciprocal": "-", "sqrt": "0.5 * "}  # that of the operand
 _RULES: dict[str, Callable[[Reading, Spelled], str | None]] = {
     "abs": _abs,
     "add": _add,
-    "cumprod": _cumprod,
+    "cumprod": _prod,
     "cumsum": _cumsum,
     "det": _det,
     "div": _div,
