@@ -164,3 +164,34 @@ MEANT = {
 @pytest.mark.parametrize("case", MEANT)
 def test_a_gradient_that_is_meant_as_a_number_is_not_told(case):
     assert [found.message for found in findings(MEANT[case])] == []
+
+
+AUTOENCODER = program(
+    "q = torch.distributions.Normal(net(x), 0.5)",
+    "z = q.sample()",
+    "far = torch.distributions.kl_divergence(q, torch.distributions.Normal(0.0, 1.0)).mean()",
+    "loss = (decoder(z) - x).square().mean() + far",
+    before="decoder = nn.Linear(2, 4)\nopt.add_param_group({'params': decoder.parameters()})\n",
+)
+POLICY = program(
+    "q = torch.distributions.Normal(net(x), 0.5)",
+    "action = q.sample()",
+    "reward = -(action - y).square().sum(1)",
+    "gain = reward - value(x).squeeze(1)",
+    "loss = gain.square().mean() - (q.log_prob(action).sum(1) * gain.detach()).mean()",
+    before="value = nn.Linear(4, 1)\nopt.add_param_group({'params': value.parameters()})\n",
+)
+
+
+def test_a_sample_that_the_rest_of_the_loss_hides_is_drawn_with_its_gradient(here):
+    (found,) = diagnosed_text(AUTOENCODER, here, verify=True).findings
+
+    assert (found.rule, found.evidence["reason"]) == ("GS403", "sampled")
+    assert found.fixes[0].verified is True
+    repaired = AUTOENCODER.replace("q.sample()", "q.rsample()")
+    assert patched(found.fixes[0].patch, here) == repaired
+    assert loud(repaired) == []
+
+
+def test_a_sample_whose_likelihood_is_asked_for_is_meant():
+    assert [found.message for found in findings(POLICY)] == []

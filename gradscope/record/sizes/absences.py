@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from gradscope.facts import Absence, Leaf, Location, NoGradient
-from gradscope.record.definitions import definition
+from gradscope.record.definitions import definition, guard_of
 from gradscope.record.finite import elements
 from gradscope.record.held import modules_in
 from gradscope.record.names import Names, in_some_module
@@ -50,10 +50,11 @@ class Absences:
         flow: Flow,
         roots: Sequence[torch.Tensor],
         crossings: Crossings | None,
-        zero: set[int],
+        norms: Mapping[int, float],
         trained: Mapping[int, torch.Tensor],
     ) -> None:
-        """After the backward of an inspected step. `zero` are leaves by id."""
+        """After the backward of an inspected step, which gave leaves gradients of these `norms`, by
+        id."""
         self._looked_at = step
         cuts = 0
         for _, upstream in map(flow.of, roots):
@@ -61,9 +62,13 @@ class Absences:
         held = self.names.parameters
         for one in flow.constants_in(cuts):
             reason, call, location, _ = explained(one.cut)
+            is_drawn = reason is NoGradient.SAMPLED and guard_of(one.cut.note.user) is None
+            if not is_drawn and reason is not NoGradient.CONSTANT:
+                continue
             absence = Absence("", False, reason, False, step, call, location=location)
             for leaf in (*held.values(), *trained.values()):
-                if flow.bit_of(leaf) & one.lost and leaf.requires_grad:
+                is_learning = reason is NoGradient.CONSTANT or norms.get(id(leaf))
+                if flow.bit_of(leaf) & one.lost and leaf.requires_grad and is_learning:
                     self._constants.setdefault((id(leaf), location), absence)
         for leaf in (*held.values(), *trained.values()):
             if leaf.requires_grad and leaf.grad is None and id(leaf) not in self._settled:
@@ -78,7 +83,7 @@ class Absences:
             is_nobodys = id(leaf) not in held and id(leaf) not in trained
             if name and is_nobodys and not (rewraps or flow.handed_out & bit):
                 self._read_at[name] = flow.first_use(bit)
-            if id(leaf) in zero and crossings is not None:
+            if norms.get(id(leaf)) == 0.0 and crossings is not None:
                 absence, selection = why_zero(step, position, crossings)
                 # A sum that has come to 0 once is alive, whatever is flat at a later step.
                 first = self._zero.get(id(leaf), absence)

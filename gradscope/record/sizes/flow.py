@@ -7,13 +7,12 @@ data.
 """
 
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from types import FrameType
 from typing import Any, NamedTuple
 
 import torch
-from torch.multiprocessing.reductions import StorageWeakRef
 
 from gradscope.facts import NoGradient
 from gradscope.ops.traits import Trait, has
@@ -25,6 +24,7 @@ from gradscope.record.schema import OpInfo, read_schema
 from gradscope.record.sites import Site, note_site
 from gradscope.record.sizes.crossings import Activations
 from gradscope.record.sizes.readouts import EarlyReads, Readouts
+from gradscope.record.sizes.selections import Selection, selection_of
 from gradscope.record.tracing import computes_values
 
 _NUMBERS = frozenset({"_local_scalar_dense", "item", "equal", "is_nonzero", "lift_fresh"})
@@ -60,43 +60,15 @@ def is_whole(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and not (value.is_floating_point() or value.is_complex())
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
-    """The elements that a slice, or a product with numbers that nobody computes anew, leaves out:
-    the derivative is 0 there. Two are equal where they leave out the same. A factor goes by its
-    memory and the count of writes into it: `storage` keeps the address from being given to another.
-    """
-
-    by: tuple[object, ...]
-    storage: StorageWeakRef | None = field(default=None, compare=False)
-
-
-def selection_of(info: OpInfo, args: tuple[Any, ...]) -> Selection | None:
-    if info.name == "slice":
-        return Selection(("slice", *args[1:]))
-    if not has(info.name, Trait.MULTIPLIES) or len(args) != 2:
-        return None
-    factors = [one for one in args if isinstance(one, torch.Tensor) and not one.requires_grad]
-    if len(factors) != 1 or not _counts_writes(factors[0]):
-        return None
-    factor = factors[0]
-    storage = StorageWeakRef(factor.untyped_storage())
-    place = (storage.cdata, factor.storage_offset(), factor.shape, factor.stride())
-    return Selection((*place, factor._version), storage)
-
-
-def _counts_writes(tensor: torch.Tensor) -> bool:
-    is_plain = type(tensor) is torch.Tensor and tensor.layout is torch.strided
-    return is_plain and not tensor.is_inference()
-
-
 class Constant(NamedTuple):
-    """A gradient that was handed out without its graph: it depends on the leaves `lost`. `asked`
-    are the memories of the parameters that it is by, or of what was made of them."""
+    """A gradient that was handed out without its graph, or what a library computes without one, as
+    it does a sample: it depends on the leaves `lost`. `asked` are the memories of the parameters
+    that a gradient is by, or of what was made of them."""
 
     cut: Cut
     lost: int
     asked: frozenset[int]
+    drawn: int | None = None  # the memory of a sample
 
 
 class _Upstream(NamedTuple):
@@ -163,6 +135,10 @@ class Flow:
         elif self._context.function is not None and not torch.is_grad_enabled():
             self.activations.note(self._context.seq - 1, out)  # its last op makes its result
         live, themselves, cuts, read = self._upstream(args, kwargs)
+        if self._constants and cuts:
+            if info.name == "detach" and not note_site(sys._getframe(2))[1]:
+                self._let_be(out)
+            cuts &= ~self._meant(info, args, out, cuts, read)
         if live:
             self._trail.append((live, (site or note_site(sys._getframe(2)))[0]))
             self._readouts.note(out, live)
@@ -184,7 +160,11 @@ class Flow:
         idle = themselves if is_idle else 0
         self._used |= live & ~idle
         if reason:
-            cuts |= self._add_cut(reason, info, site or note_site(sys._getframe(2)), live, idle)
+            site = site or note_site(sys._getframe(2))
+            cuts |= self._add_cut(reason, info, site, live, idle)
+            drawn = storage_key(out) if isinstance(out, torch.Tensor) else None
+            if reason is NoGradient.NO_GRAD and site[1] and drawn not in read:  # nor a view
+                cuts |= self._follow_constant(site, live, drawn=drawn)
             live = 0
             if reason is NoGradient.DETACH and isinstance(out, torch.Tensor) and out.is_cpu:
                 self._detached[out.data_ptr()] = cuts
@@ -192,10 +172,6 @@ class Flow:
             # `sort` and `max` give values with a graph, and positions without.
             cut = self._add_cut(NoGradient.INTEGER, info, site or note_site(sys._getframe(2)), live)
             self._note_positions(out, cuts | cut)
-        if self._constants and cuts:
-            if info.name == "detach" and not note_site(sys._getframe(2))[1]:
-                self._let_be(out)
-            cuts &= ~self._meant(info, args, out, cuts, read)
         self._pass_on(info, args, out, (live, cuts), read)
 
     def bit_of(self, leaf: torch.Tensor) -> int:
@@ -241,10 +217,16 @@ class Flow:
             live, cuts = live | leaves, cuts | before
         site = note_site(frame)
         cuts |= self._add_cut(NoGradient.CONSTANT, OpInfo(""), site, live, live)
-        cut, bit = self.cuts[-1], self._add_cut(NoGradient.CONSTANT, OpInfo(""), site, 0)
-        self._constants[bit] = Constant(cut, live, frozenset(self._learnt(by)))
-        cuts |= bit
+        cuts |= self._follow_constant(site, live, self._learnt(by))
         self._state.update({key: (0, cuts) for key in keys if key is not None})
+
+    def _follow_constant(
+        self, site: tuple[Site, Site], lost: int, by: Iterable[int] = (), drawn: int | None = None
+    ) -> int:
+        """The bit of what the last cut has given."""
+        cut, bit = self.cuts[-1], self._add_cut(self.cuts[-1].reason, OpInfo(""), site, 0)
+        self._constants[bit] = Constant(cut, lost, frozenset(by), drawn)
+        return bit
 
     def _learnt(self, tensors: Sequence[Any]) -> Iterator[int]:
         """The memories of those that are parameters, or made of such."""
@@ -263,19 +245,24 @@ class Flow:
     def _meant(
         self, info: OpInfo, args: tuple[Any, ...], out: Any, cuts: int, read: set[int]
     ) -> int:
-        """The gradients without a graph that this op uses as nobody would one that is to be learnt
-        from: as weights of what they depend on, as a step away from what they are by, as features
-        for a layer, as a mask, or with the graph switched off."""
+        """The values without a graph that this op uses as nobody would one that is to be learnt
+        from: gradients as weights of what they depend on, as a step away from what they are by, as
+        features for a layer, or with the graph switched off; samples beside what they depend on, as
+        a log-likelihood does; and both as a mask."""
         found = 0
-        is_apart = info.name == "detach" or not torch.is_grad_enabled()
-        is_apart |= has(info.name, Trait.STEPS)
+        is_apart = info.name == "detach" or has(info.name, Trait.STEPS)
         is_apart |= all(map(is_whole, flatten(out)))
-        is_apart |= not self._weights.isdisjoint(read)
+        is_aside = not (torch.is_grad_enabled() and self._weights.isdisjoint(read))
         multiplies = has(info.name, Trait.MULTIPLIES | Trait.DIVIDES)
-        others = [self.of(one) for one in flatten(args)] if multiplies else []
-        for bit, one in self._constants.items():
-            is_weight = any(live & one.lost and not before & bit for live, before in others)
-            if cuts & bit and (is_apart or is_weight or not one.asked.isdisjoint(read)):
+        others = [self.of(one) for one in flatten(args)]
+        for bit, one in list(self._constants.items()):
+            # A term is added to others; a likelihood compares the sample itself, row by row.
+            reads = multiplies or (one.drawn is not None and (one.drawn in read or _has_rows(out)))
+            is_beside = reads and any(live & one.lost and not had & bit for live, had in others)
+            if is_beside and cuts & bit and one.drawn is not None:
+                del self._constants[bit]  # whoever asks how likely it is needs no other gradient
+            is_meant = is_beside or is_apart or not one.asked.isdisjoint(read)
+            if is_meant or (is_aside and one.drawn is None):
                 found |= bit
         return found
 
@@ -373,6 +360,10 @@ class Flow:
                 self._state[key] = state
                 if state[0]:
                     self._made[key] = self._trail[-1][1]
+
+
+def _has_rows(out: Any) -> bool:
+    return isinstance(out, torch.Tensor) and out.dim() > 1
 
 
 def _is_leaf(tensor: torch.Tensor) -> bool:

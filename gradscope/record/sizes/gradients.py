@@ -264,10 +264,9 @@ class Sizes:
         if one.accumulates:
             self._total_after_backward = self._total() if crossings is not None else None
             if flow is not None:
-                zero = {key for key, norm in norms.items() if norm == 0.0}
                 trained = self.updates.trained
                 self.absences.look(
-                    self._context.step, flow, one.differentiable, crossings, zero, trained
+                    self._context.step, flow, one.differentiable, crossings, norms, trained
                 )
         if crossings is not None:
             self._note_graph(crossings, flow, one.frame)
