@@ -232,10 +232,13 @@ Objected = Spectrum | OutOfRange | OutOfDomain | Unfit
 @dataclass(frozen=True, slots=True)
 class Raised:
     """`why` is what was measured of the operands that the op refused, after `step` backward passes.
-    `earlier` are the spectra of the same call at the steps before that were looked at in full."""
+    `earlier` are the spectra of the same call at the steps before that were looked at in full.
+    `negative` are the leaves of a single number below 0 that a matrix is made of, which is not
+    positive definite."""
 
     step: int
     call: Call
     operands: tuple[Operand, ...]
     why: Objected
     earlier: tuple[Spectrum, ...] = ()
+    negative: tuple[Operand, ...] = ()

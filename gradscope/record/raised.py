@@ -4,7 +4,7 @@ import inspect
 import math
 import traceback
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from types import FrameType
 from typing import Any
@@ -29,6 +29,7 @@ from gradscope.record.census import first_of, unravel
 from gradscope.record.context import RunContext
 from gradscope.record.events.measure import operand
 from gradscope.record.finite import dtype_of, holds_bad, plain
+from gradscope.record.graph import consumers, leaves
 from gradscope.record.journal import Note, to_call
 from gradscope.record.schema import OpInfo
 from gradscope.record.sites import USER, kind_of, note_site, resolve
@@ -177,7 +178,14 @@ class RaisedOps:
             operands=tuple(self._operands(given, why, frame)),
             why=why,
             earlier=tuple(one for one in spectra if one.step < self._context.step),
+            negative=tuple(self._negative(given.values())) if isinstance(why, Spectrum) else (),
         )
+
+    def _negative(self, given: Iterable[object]) -> Iterator[Operand]:
+        nodes = [one.grad_fn for one in given if isinstance(one, torch.Tensor) and one.grad_fn]
+        for leaf in leaves(consumers(nodes)):
+            if leaf.numel() == 1 and float(leaf) < 0:
+                yield operand("parameter", leaf, self._context)
 
     def _operands(self, given: Named, why: Objected, frame: FrameType) -> Iterator[Operand]:
         found = {why.role: why.index} if isinstance(why, OutOfRange | OutOfDomain) else {}

@@ -147,8 +147,10 @@ def _logarithm(edge: Edge | None, event: Event, *_: object) -> Fixes:
     return tuple(as_logarithm(given))
 
 
-def as_logarithm(given: Operand) -> Iterator[Fix]:
+def as_logarithm(given: Operand | None) -> Iterator[Fix]:
     """Of a parameter alone, which the program trains as it is."""
+    if given is None:
+        return
     if given.held_as in ("parameter", "leaf") and given.requires_grad and given.name:
         title = proposals.LOGARITHM.format(name=given.name)
         request = ask.LearnLogarithm(given.name)

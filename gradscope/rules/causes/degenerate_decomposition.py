@@ -65,7 +65,7 @@ class DegenerateDecomposition(Rule):
 
     def _refused(self, raised: Raised, found: Spectrum) -> Finding:
         op, (matrix, *_) = phrases.spelled(raised.call.op), raised.operands
-        eps = finfo(matrix.dtype).eps
+        eps, added = finfo(matrix.dtype).eps, _added(raised, found)
         smallest, largest = text_of(found.smallest, 3), text_of(found.largest, 3)
         is_rounding = found.smallest > -math.sqrt(eps) * found.largest
         values = "eigenvalue" if found.definite else "singular value"
@@ -83,6 +83,9 @@ class DegenerateDecomposition(Rule):
                 "That is no rounding: the matrix is no covariance, and no small addition makes it"
                 " one."
             )
+            if added is not None:
+                value = text_of(added.min or 0.0, 3)
+                why += f" It is made of {phrases.name(added)} as well, which is {value}."
         if found.definite and found.asymmetry > math.sqrt(eps) * found.largest:
             why += (
                 f" It is not symmetric either (elements differ by {text_of(found.asymmetry, 2)}),"
@@ -105,7 +108,9 @@ class DegenerateDecomposition(Rule):
             measured=Measured((), matrix.dtype),
             numbers=(f"condition {history}",) if raised.earlier else (),
             tensors=raised.operands,
-            fixes=tuple(_additions(matrix, found, eps)) if is_rounding else (),
+            fixes=tuple(
+                _additions(matrix, found, eps) if is_rounding else fixes.as_logarithm(added)
+            ),
         )
 
     def explain(self, root: Root, trace: Trace) -> Finding | None:
@@ -132,6 +137,13 @@ class DegenerateDecomposition(Rule):
 def _condition(found: Spectrum) -> float:
     """The largest eigenvalue over the smallest one's magnitude."""
     return found.largest / abs(found.smallest) if found.smallest else math.inf
+
+
+def _added(raised: Raised, found: Spectrum) -> Operand | None:
+    """The number below 0 that may stand on the diagonal, as a noise does: it moves every eigenvalue
+    by itself, and those of a covariance are 0 at least, most of them all but 0."""
+    below = [one for one in raised.negative if 2 * (one.min or 0.0) <= found.smallest]
+    return min(below, key=lambda one: abs((one.min or 0.0) - found.smallest), default=None)
 
 
 def _additions(matrix: Operand, found: Spectrum, eps: float) -> Iterator[Fix | ask.Request]:
