@@ -30,6 +30,19 @@ for step in range(14):
     loss.backward()
     opt.step()
 """
+NOISE = """\
+x = torch.randn(6, 2)
+noise = torch.tensor(0.05, requires_grad=True)
+length = torch.tensor(-0.2, requires_grad=True)
+opt = torch.optim.SGD([noise, length], lr=0.1)
+for step in range(6):
+    k = torch.exp(-torch.cdist(x[:, :1], x[:, :1]).square() * length.exp()) + noise * torch.eye(6)
+    half = torch.linalg.cholesky(k)
+    loss = half.diagonal().sum() + noise
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+"""
 TARGETS = """\
 w = torch.randn(4, 3, requires_grad=True)
 for step in range(3):
@@ -101,6 +114,16 @@ def test_a_matrix_that_is_no_covariance_gets_no_jitter(tmp_path):
     assert found.evidence["smallest"] == pytest.approx(-1.0)
     assert "no covariance" in found.why
     assert found.fixes == ()
+
+
+def test_a_noise_that_became_negative_is_learnt_as_its_logarithm(tmp_path, monkeypatch):
+    found = found_in(NOISE, tmp_path, verify=True)
+
+    assert "`noise` as well" in found.why
+    assert found.fixes[0].verified
+    text = mended(found, tmp_path, monkeypatch)
+    assert "log_noise = torch.tensor(0.05).log().requires_grad_()" in text
+    assert "+ log_noise.exp() * torch.eye(6)" in text
 
 
 def test_a_covariance_that_a_distribution_refuses(tmp_path):

@@ -4,7 +4,7 @@ import inspect
 import math
 import traceback
 import weakref
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from types import FrameType
 from typing import Any
@@ -178,14 +178,15 @@ class RaisedOps:
             operands=tuple(self._operands(given, why, frame)),
             why=why,
             earlier=tuple(one for one in spectra if one.step < self._context.step),
-            negative=tuple(self._negative(given.values())) if isinstance(why, Spectrum) else (),
+            negative=tuple(self._negative(given, frame)) if isinstance(why, Spectrum) else (),
         )
 
-    def _negative(self, given: Iterable[object]) -> Iterator[Operand]:
-        nodes = [one.grad_fn for one in given if isinstance(one, torch.Tensor) and one.grad_fn]
+    def _negative(self, given: Named, frame: FrameType) -> Iterator[Operand]:
+        tensors = (one for one in given.values() if isinstance(one, torch.Tensor))
+        nodes = [one.grad_fn for one in tensors if one.grad_fn is not None]
         for leaf in leaves(consumers(nodes)):
             if leaf.numel() == 1 and float(leaf) < 0:
-                yield operand("parameter", leaf, self._context)
+                yield operand("parameter", leaf, self._context, frame=frame)
 
     def _operands(self, given: Named, why: Objected, frame: FrameType) -> Iterator[Operand]:
         found = {why.role: why.index} if isinstance(why, OutOfRange | OutOfDomain) else {}
