@@ -32,16 +32,30 @@ def test_the_printed_patch_makes_the_program_healthy(gradscope, tmp_path):
     assert "nan" not in again.stdout and "inf" not in again.stdout
 
 
+BOUND = """\
+import torch
+
+x = torch.tensor([0.3, 1.0], requires_grad=True)
+loss = torch.acos(x).sum()
+loss.backward()
+"""
+
+
 def test_write_keeps_to_safe_fixes(gradscope, tmp_path):
-    """The stable form moves the loss (it was inf), so it needs --unsafe."""
+    """A bound moves the loss, so it needs --unsafe; a stable form that was seen to compute the same
+    does not."""
+    bound = tmp_path / "bound.py"
+    bound.write_text(BOUND)
     file = tmp_path / "loss.py"
     file.write_text(PROGRAM)
 
-    done = gradscope("fix", "loss.py", "--write")
+    kept, done = gradscope("fix", "bound.py", "--write"), gradscope("fix", "loss.py", "--write")
 
-    assert 1 == done.returncode, done.stderr
-    assert "withheld: GS202" in done.stderr
-    assert "log_softmax" not in file.read_text()
+    assert 1 == kept.returncode, kept.stderr
+    assert "withheld: GS102" in kept.stderr
+    assert bound.read_text() == BOUND
+    assert 0 == done.returncode, done.stderr
+    assert "log_softmax" in file.read_text()
 
 
 def test_what_is_written_is_printed_where_that_is_asked_for(gradscope, tmp_path):

@@ -129,6 +129,8 @@ class Overlay:
         return self.copy_of(path)
 
     def remove_folder(self, path: str) -> None:
+        if os.path.islink(self.read(path)):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
         if self.names(path):
             raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), path)
         real = self.read(path)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
-from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils.weak import WeakIdKeyDictionary
 
 from gradscope.record.events.provenance import storage_key
 from gradscope.record.finite import plain, sum_as
@@ -76,11 +76,11 @@ def _rounded(number: float) -> float:
 
 
 class EarlyReads:
-    """Where tensors were first read while they required no gradient: leaves that do by now."""
+    """Where tensors were first read while they required no gradient: leaves that do by now. What
+    only shares its memory, as a detached parameter that is initialised, is another tensor."""
 
     def __init__(self) -> None:
-        # By memory, which no other tensor can get while we refer to it.
-        self._sites: dict[int, tuple[StorageWeakRef, Site]] = {}
+        self._sites = WeakIdKeyDictionary()
 
     def note(self, operands: Iterable[torch.Tensor], out: Any, site: Callable[[], Site]) -> None:
         if len(self._sites) >= _MOST_READ or not torch.is_grad_enabled():
@@ -88,10 +88,9 @@ class EarlyReads:
         made = {storage_key(one) for one in flatten(out)}  # a view, or what was written
         for one in operands:
             is_plain = one.is_floating_point() and one.is_leaf and not one.requires_grad
-            key = storage_key(one) if is_plain else None
-            if key is not None and key not in made and key not in self._sites:
-                self._sites[key] = StorageWeakRef(one.untyped_storage()), site()
+            if is_plain and storage_key(one) not in made and one not in self._sites:
+                self._sites[one] = site()
 
     def of(self, leaf: torch.Tensor) -> Site:
-        key = storage_key(leaf)
-        return self._sites[key][1] if key in self._sites else ()
+        found: Site = self._sites.get(leaf, ())
+        return found
