@@ -8,8 +8,8 @@ import pickle
 import sys
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import Any
 
@@ -32,6 +32,7 @@ class Board:
         self._lost = False  # the store has gone, with the launcher
         self._beats: dict[int, tuple[bytes, float]] = {}  # the last of each rank, and when it came
         self._has_left = threading.Event()
+        self._calling = threading.Lock()  # while the other thread is in torch's code
         self._life: threading.Thread | None = None
         if beats:
             # Connected by now: a fork while another thread looks up a name leaves libc's lock of
@@ -131,10 +132,21 @@ class Board:
         count = 0
         with suppress(RuntimeError):
             while True:
-                store.set(f"alive/{self.rank}", str(count))
+                with self._calling:
+                    store.set(f"alive/{self.rank}", str(count))
                 count += 1
                 if self._has_left.wait(BEAT):
                     return
+
+    @contextmanager
+    def still(self) -> Iterator[None]:
+        """For a fork: none of torch's locks is taken meanwhile, which the copy would wait for."""
+        is_still = self._calling.acquire(timeout=BEAT)  # a store that is gone may not answer
+        try:
+            yield
+        finally:
+            if is_still:
+                self._calling.release()
 
     def _is_gone(self, rank: int) -> bool:
         """Whether there was no sign of life for a while, or it has left."""

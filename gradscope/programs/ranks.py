@@ -101,13 +101,20 @@ class Ranks:
             self.gave_up()
             raise
         finally:
-            self.started()
+            self._tell_port()
             os.environ["MASTER_PORT"] = before
             self._hosted = host  # others may still be in it, until the next one
 
-    def started(self) -> None:
-        """The process of this rank's program is there. The others are told of the store only now:
-        whom a store's thread lets in, it looks up, and a fork meanwhile would copy a lock."""
+    @contextmanager
+    def starting(self) -> Iterator[None]:
+        """While the process of this rank's program is made: no other thread is in torch's code."""
+        with self._board.still():
+            yield
+        self._tell_port()
+
+    def _tell_port(self) -> None:
+        """The others are told of the store only when the program's process is there: whom a store's
+        thread lets in, it looks up, and a fork meanwhile would copy a lock."""
         if self._port is not None:
             self._board.post(f"port/{self._run}", self._port)
             self._port = None

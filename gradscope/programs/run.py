@@ -8,7 +8,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import IO, TYPE_CHECKING
 
@@ -90,9 +90,8 @@ def run(
         interrupts: list[float] = []
         passed_on: dict[str, float] = {}  # when each last came
         with heard([signal.SIGINT], lambda _: interrupts.append(time.monotonic())):
-            child = start(job, fork=fork, snapshots=kept is not None and ranks is None)
-            if ranks is not None:
-                ranks.started()
+            with ranks.starting() if ranks is not None else nullcontext():
+                child = start(job, fork=fork, snapshots=kept is not None and ranks is None)
 
             def pass_on(number: int) -> None:
                 # Sent to a process and to its group at once, as `timeout` does, it comes twice
