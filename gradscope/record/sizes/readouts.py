@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
-from torch.utils.weak import WeakIdKeyDictionary
+from torch.multiprocessing.reductions import StorageWeakRef
 
 from gradscope.record.events.provenance import storage_key
 from gradscope.record.finite import plain, sum_as
@@ -80,7 +80,9 @@ class EarlyReads:
     only shares its memory, as a detached parameter that is initialised, is another tensor."""
 
     def __init__(self) -> None:
-        self._sites = WeakIdKeyDictionary()
+        # By memory, which no other can get while we refer to it. A tensor with a weak reference to
+        # it could not be swapped by the program.
+        self._sites: dict[tuple[int, int], tuple[StorageWeakRef, Site]] = {}
 
     def note(self, operands: Iterable[torch.Tensor], out: Any, site: Callable[[], Site]) -> None:
         if len(self._sites) >= _MOST_READ or not torch.is_grad_enabled():
@@ -88,9 +90,10 @@ class EarlyReads:
         made = {storage_key(one) for one in flatten(out)}  # a view, or what was written
         for one in operands:
             is_plain = one.is_floating_point() and one.is_leaf and not one.requires_grad
-            if is_plain and storage_key(one) not in made and one not in self._sites:
-                self._sites[one] = site()
+            key = storage_key(one) if is_plain else None
+            if key is not None and key not in made and (key, id(one)) not in self._sites:
+                self._sites[key, id(one)] = StorageWeakRef(one.untyped_storage()), site()
 
     def of(self, leaf: torch.Tensor) -> Site:
-        found: Site = self._sites.get(leaf, ())
-        return found
+        key = storage_key(leaf), id(leaf)
+        return self._sites[key][1] if key in self._sites else ()
