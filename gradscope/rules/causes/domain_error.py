@@ -48,7 +48,8 @@ class DomainError(Rule):
 
     ## Fix safety
     Unsafe: operands outside of the domain are moved to its edge and receive gradient 0. Inside
-    of it nothing changes.
+    of it nothing changes. A parameter that is learnt as its logarithm starts from the same value,
+    and takes other steps from there.
     """
 
     code = "GS203"
