@@ -148,6 +148,39 @@ def test_a_masked_branch_in_every_spelling(culprit, op, values, line):
     assert new_gradient.isfinite().all()
 
 
+ONCE = [
+    # culprit, the line, the lines with the patch
+    ("x / x.sum(0)", "y = {}", "x_sum = x.sum(0)\ny = x / torch.where(x_sum != 0, x_sum, 1.0)"),
+    ("x / torch.norm(x)", "y = {}",
+     "x_norm = torch.norm(x)\ny = x / torch.where(x_norm != 0, x_norm, 1.0)"),
+    ("x / (x.abs() + m.abs())", "y = 1 + {}",
+     "denominator = x.abs() + m.abs()\n"
+     "y = 1 + x / torch.where(denominator != 0, denominator, 1.0)"),
+    ("x / (\n    x.abs()\n    + m.abs()\n)", "y = {}",
+     "denominator = (x.abs()\n    + m.abs())\n"
+     "y = x / torch.where(denominator != 0, denominator, 1.0)"),
+    ("x / x.sum(0)", "x_sum = 0; y = {}",
+     "x_sum = 0; denominator = x.sum(0); y = x / torch.where(denominator != 0, denominator, 1.0)"),
+    # what is no computation, or is not to be moved
+    ("x / y", "y = x * 1; y = {}", "y = x * 1; y = x / torch.where(y != 0, y, 1.0)"),
+    ("x / x.sum(0)", "y = [{} for x in m]",
+     "y = [x / torch.where(x.sum(0) != 0, x.sum(0), 1.0) for x in m]"),
+    ("x / x.sum(0)", "y = lambda x: {}",
+     "y = lambda x: x / torch.where(x.sum(0) != 0, x.sum(0), 1.0)"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("culprit", "line", "expected"), ONCE)
+def test_what_a_patch_writes_twice_is_computed_once(culprit, line, expected):
+    text = HEAD + line.format(culprit) + "\n"
+    found = finding(text, culprit, "div", "guard-empty", {"self": 0.0, "other": 0.0})
+    found = replace(found, fixes=(Fix("guard-empty", "a fix", request=ask.DivideByOne()),))
+
+    (first, *_) = ways(found, text)
+
+    assert first.text.removeprefix(HEAD) == expected + "\n"
+
+
 def test_the_condition_of_the_mask_is_used_where_it_is_a_name_in_reach():
     line = "y = torch.where(m, x ** 0.5, x)"
     text = f"{HEAD}{line}\nloss = y.sum()\nloss.backward()\n"
@@ -202,7 +235,7 @@ STABLE = [
     ("torch.log((torch.exp(z) + torch.exp(-z)) / 2)", "torch.exp(z)", "exp",
      "torch.logaddexp(z, -z)"),
     ("torch.log(torch.exp(z.abs()) - 1)", "torch.log(torch.exp(z.abs()) - 1)", "log",
-     "z.abs() + torch.log(-torch.expm1(-z.abs()))"),
+     "z_abs + torch.log(-torch.expm1(-z_abs))"),
     ("torch.logdet(z)", "torch.logdet(z)", "logdet", "torch.linalg.slogdet(z).logabsdet"),
     ("z.logdet()", "z.logdet()", "logdet", "torch.linalg.slogdet(z).logabsdet"),
     ("torch.log(torch.special.i0(z) * 3)", "torch.special.i0(z)", "i0",
@@ -699,7 +732,7 @@ def test_what_a_maximum_goes_by_keeps_its_value(tmp_path):
     ("made", "used", "fixed"),
     [
         ("torch.sqrt((x * x).sum(-1))", "x[:, 0] / n",
-         "n = torch.sqrt(torch.where((x * x).sum(-1) > 0, (x * x).sum(-1), 1.0))"),
+         "values = (x * x).sum(-1)\n+n = torch.sqrt(torch.where(values > 0, values, 1.0))"),
         ("x.square().sum(-1)", "x[:, 0] / n.sqrt()",
          "loss = (x[:, 0] / torch.where(n > 0, n, 1.0).sqrt()).sum()"),
         ("torch.sqrt((x * x).sum(-1))", "n.log()",

@@ -32,9 +32,8 @@ def text_at(edge: Edge, event: Event) -> str:
 
 
 def subject(edge: Edge, event: Event) -> str:
-    """The operand that lies on the edge, in a sentence: its name, or "the operand"."""
-    operand = event.operand(edge.argument)
-    return phrases.name(operand, f"the operand of `{phrases.spelled(event.op)}`")
+    """The operand that lies on the edge, in a sentence."""
+    return phrases.name(event.operand(edge.argument), phrases.unnamed(event.op, edge))
 
 
 def says(edge: Edge, event: Event) -> str:

@@ -61,7 +61,7 @@ def divided_by_one(culprit: Culprit, request: ask.DivideByOne) -> Iterator[Candi
         node = _root(culprit) or node
         if can_repeat(culprit, node) and isinstance(culprit.node, ast.expr):
             text = f"{culprit.text(culprit.node)}.masked_fill({culprit.text(node)} == 0, 0.0)"
-            title = proposals.EMPTY.format(what=_short(culprit, node))
+            title = proposals.EMPTY.format(what=_short(culprit, node, edge))
             yield Candidate(title, (culprit.replace(culprit.node, text),))
         return
     if (root := _root(culprit)) is not None:
@@ -69,10 +69,10 @@ def divided_by_one(culprit: Culprit, request: ask.DivideByOne) -> Iterator[Candi
         if can_repeat(culprit, root) and where is not None:
             text = culprit.text(root)
             edit = culprit.replace(root, f"{where}{text} > 0, {culprit.source.of(root)}, 1.0)")
-            yield Candidate(proposals.NOTHING.format(what=_short(culprit, root)), (edit,))
+            yield Candidate(proposals.NOTHING.format(what=_short(culprit, root, edge)), (edit,))
         yield from _under_root(culprit)
         return
-    what = _short(culprit, node)
+    what = _short(culprit, node, edge)
     if is_count(culprit, edge) or counts(culprit.source, node):
         edit = culprit.replace(node, f"{culprit.text(node)}.clamp(min=1)")
         yield Candidate(proposals.COUNTED.format(what=what), (edit,))
@@ -88,7 +88,7 @@ def _under_root(culprit: Culprit) -> Iterator[Candidate]:
     under = _root(culprit)
     if under is not None:
         text = f"{culprit.text(under)}.clamp_min({eps_for(culprit.dtype, Margin.ROOT):g})"
-        title = f"keep {_short(culprit, under)} above 0 under the root"
+        title = f"keep {_short(culprit, under, None)} above 0 under the root"
         yield Candidate(title, (culprit.replace(under, text),), "epsilon")
 
 
@@ -233,10 +233,11 @@ def _kind(edge: Edge) -> str:
 
 
 def _title(kind: str, culprit: Culprit, edge: Edge, node: ast.expr) -> str:
-    return proposals.guarded(kind, _short(culprit, node), culprit.finding.op, edge)
+    return proposals.guarded(kind, _short(culprit, node, edge), culprit.finding.op, edge)
 
 
-def _short(culprit: Culprit, node: ast.expr) -> str:
+def _short(culprit: Culprit, node: ast.expr, edge: Edge | None) -> str:
+    """What an edge is of, in a sentence; None of what stands under a root."""
     text = culprit.source.of(node)
-    of = f"the operand of `{phrases.spelled(culprit.finding.op)}`"
+    of = phrases.unnamed(culprit.finding.op, edge) if edge is not None else "what it is of"
     return f"`{text}`" if len(text) <= 30 and "\n" not in text else of

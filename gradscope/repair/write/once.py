@@ -1,13 +1,15 @@
-"""What a patch writes twice, and what runs a part of the program each time: computed once."""
+"""What a patch writes twice, and what the program computes for it: computed once, under a name."""
 
 import ast
 import builtins
+import re
 from collections.abc import Iterator
 from dataclasses import replace
+from keyword import iskeyword
 
 from gradscope.facts import Edit
 from gradscope.ops import lookup
-from gradscope.repair.write.culprit import Candidate, Culprit
+from gradscope.repair.write.culprit import ATOMS, Candidate, Culprit
 from gradscope.repair.write.spelling import MOVES
 from gradscope.repair.write.splice import before, spliced
 from gradscope.source import Source
@@ -17,61 +19,111 @@ from gradscope.source.spans import ancestors
 _SIMPLE = ast.Assign | ast.AnnAssign | ast.AugAssign | ast.Return | ast.Expr
 # What evaluates its parts elsewhere, many times or not at all.
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-_INNER = (ast.Lambda, *_COMPREHENSIONS, ast.IfExp, ast.BoolOp)
+_INNER = (ast.Lambda, *_COMPREHENSIONS, ast.IfExp, ast.BoolOp, ast.NamedExpr)
+_CHEAP = frozenset("dim len new_ones new_tensor new_zeros numel size".split())  # run no kernel
 _NAMES = ("values", "computed")
 
 
 def computed_once(culprit: Culprit, one: Candidate) -> Candidate:
-    """The candidate with a name, on a line before, for each call of a module or function
-    of the program that it would write a second time: that would draw its dropout again, count its
-    batch twice, and take its time. Left as it is where no line can be put there."""
+    """The candidate with a name, on a line before, for each computation of the program that it
+    would write a second time: that would draw its dropout again, count its batch twice, and take
+    its time. Left as it is where no line can be put there."""
     source = culprit.source
-    for call in _calls(culprit):
-        text, place = source.of(call), source.nodes.statement(call)
-        written = [edit.text.count(text) for edit in one.edits]
-        if not any(written) or spliced(source, one.edits).count(text) <= source.text.count(text):
+    for node in _computed(culprit, one):
+        text, place = source.of(node), source.nodes.statement(node)
+        pattern = _as_operand(node, text)
+        if not _writes_more(source, pattern, one.edits):
             continue
-        taken = {name.id for name in source.nodes.every(ast.Name)}
-        name = next((name for name in _names(source, call) if name not in taken), None)
-        starts = [(edit.line, edit.col) for edit in one.edits if text in edit.text]
+        starts = [(edit.line, edit.col) for edit in one.edits if pattern.search(edit.text)]
         is_first = all((place.lineno, 0) <= start for start in starts)
-        line = before(source, place, f"{name} = {text}") if name and is_first else ()
+        taken = {name.id for name in source.nodes.every(ast.Name)}
+        name = next((name for name in _names(source, node) if name not in taken), "")
+        value = text if isinstance(node, ATOMS) or "\n" not in text else f"({text})"
+        line = before(source, place, f"{name} = {value}") if name and is_first else ()
         if not line or not isinstance(place, _SIMPLE):
             continue
-        edits = [replace(edit, text=edit.text.replace(text, str(name))) for edit in one.edits]
-        if not any(_covers(source, edit, call) for edit in one.edits):
-            edits.append(source.edit(*source.extent(call), str(name)))
-        title = one.title.replace(text, str(name))
-        one = replace(one, title=title, edits=(*line, *edits))
+        edits = [replace(edit, text=pattern.sub(name, edit.text)) for edit in one.edits]
+        if not _is_covered(source, one, node):
+            edits.append(source.edit(*source.extent(node), name))
+        one = replace(one, title=one.title.replace(text, name), edits=(*line, *edits))
     return one
 
 
-def _names(source: Source, call: ast.Call) -> Iterator[str]:
-    """`scores_amax` of `scores.amax(-1)`."""
-    match call.func:
-        case ast.Attribute(ast.Name(owner), method) if owner != "self":
-            if source.names.dotted(call.func) is None:
-                yield f"{owner}_{method}"
+def _computed(culprit: Culprit, one: Candidate) -> Iterator[ast.expr]:
+    """What the culprit's function computes and the edits write, the largest first: where it stands
+    elsewhere, what runs a module or a function of the program."""
+    source, node = culprit.source, culprit.node
+    where = source.nodes.function(node) if node is not None else None
+    edited = "\n".join(edit.text for edit in one.edits)
+    found = [
+        part
+        for kind in (ast.Call, ast.BinOp)
+        for part in source.nodes.every(kind)
+        if source.nodes.function(part) is where
+        and source.of(part) in edited
+        and (_is_covered(source, one, part) or _is_own(source, part))
+    ]
+    for part in sorted(found, key=lambda part: -len(source.of(part))):
+        calls = [call for call in ast.walk(part) if isinstance(call, ast.Call)]
+        is_cheap = all(_is_cheap(call) for call in calls)
+        if not is_cheap and not any(isinstance(one, _INNER) for one in ancestors(source, part)):
+            yield part
+
+
+def _is_cheap(call: ast.Call) -> bool:
+    is_python = isinstance(call.func, ast.Name) and hasattr(builtins, call.func.id)
+    return is_python or called(call) in _CHEAP
+
+
+def _writes_more(source: Source, pattern: re.Pattern[str], edits: tuple[Edit, ...]) -> bool:
+    """Whether more is written than is taken away."""
+    return len(pattern.findall(spliced(source, edits))) > len(pattern.findall(source.text))
+
+
+def _as_operand(node: ast.expr, text: str) -> re.Pattern[str]:
+    """Where a text writes an expression as a whole, with the parentheses around it alone."""
+    whole = re.escape(text)
+    if isinstance(node, ATOMS):
+        return re.compile(rf"(?<![\w.]){whole}(?!\w)")
+    return re.compile(rf"(?<![\w\])])\({whole}\)|(?<=[(,] ){whole}(?=[,)])|(?<=\(){whole}(?=[,)])")
+
+
+def _names(source: Source, node: ast.expr) -> Iterator[str]:
+    """`scores_amax` of `scores.amax(-1)` and of `torch.amax(scores, -1)`."""
+    match node:
+        case ast.Call() if _is_own(source, node):
+            pass
+        case ast.Call(func=ast.Attribute(value=owner)) if source.names.dotted(node.func) is None:
+            yield from _named(owner, called(node))
+        case ast.Call(args=[first, *_]):
+            yield from _named(first, called(node))
+    match source.parents[node]:
+        case ast.BinOp(op=ast.Div(), right=right) if right is node:
+            yield "denominator"
     yield from _NAMES
 
 
-def _calls(culprit: Culprit) -> Iterator[ast.Call]:
-    """The calls of the culprit's function that are no op of torch, as far as the text tells."""
-    source, node = culprit.source, culprit.node
-    where = source.nodes.function(node) if node is not None else None
-    for call in source.nodes.every(ast.Call):
-        is_here = source.nodes.function(call) is where and call.args
-        if not is_here or (source.names.dotted(call.func) or "").startswith("torch."):
-            continue
-        name = called(call)
-        is_op = name in ARGUMENTS or canonical(name) in MOVES or lookup(canonical(name)) is not None
-        is_python = isinstance(call.func, ast.Name) and hasattr(builtins, name)
-        is_inner = any(isinstance(around, _INNER) for around in ancestors(source, call))
-        if not (is_op or is_python or is_inner or "\n" in source.of(call)):
-            yield call
+def _named(owner: ast.expr, op: str) -> Iterator[str]:
+    match owner:
+        case ast.Name(of) | ast.Attribute(attr=of) if of != "self":
+            name = f"{of}_{canonical(op).strip('_')}"
+            if name.isidentifier() and not iskeyword(name):
+                yield name
 
 
-def _covers(source: Source, edit: Edit, call: ast.Call) -> bool:
-    first, last = source.extent(call)
-    start, end = source.offset(edit.line, edit.col), source.offset(edit.end_line, edit.end_col)
-    return start <= first and last <= end
+def _is_covered(source: Source, one: Candidate, node: ast.expr) -> bool:
+    """Whether an edit is of the place of a node."""
+    first, last = source.extent(node)
+    spans = (
+        (source.offset(e.line, e.col), source.offset(e.end_line, e.end_col)) for e in one.edits
+    )
+    return any(start <= first and last <= end for start, end in spans)
+
+
+def _is_own(source: Source, node: ast.expr) -> bool:
+    """Whether it is a call of what is no op of torch, as far as the text tells."""
+    if not isinstance(node, ast.Call) or not node.args:
+        return False
+    name = called(node)
+    is_op = name in ARGUMENTS or canonical(name) in MOVES or lookup(canonical(name)) is not None
+    return not is_op and not (source.names.dotted(node.func) or "").startswith("torch.")

@@ -16,7 +16,7 @@ MOVES = frozenset(
     " permute repeat repeat_interleave reshape roll select squeeze swapaxes t take_along_dim"
     " transpose unsqueeze view".split()
 )
-LONGEST_TWICE = 60  # characters of an operand that a condition may repeat
+LONGEST_TWICE = 120  # characters of an operand that a condition may repeat
 
 
 def operand_of(culprit: Culprit, edge: Edge) -> ast.expr | None:

@@ -106,10 +106,10 @@ def _zeros(event: Event) -> str | None:
     """How much of the operand is 0, where 0 is the edge on which it lies."""
     edge = evidence.edge(event)
     one = event.operand(edge.argument) if edge is not None else None
-    if one is None or one.at != 0 or not one.zeros or one.numel < 2:
+    if edge is None or one is None or one.at != 0 or not one.zeros or one.numel < 2:
         return None
     share = percent(one.zeros, one.numel)
-    name = phrases.name(one, f"the operand of `{phrases.spelled(event.op)}`")
+    name = phrases.name(one, phrases.unnamed(event.op, edge))
     return f"{name} is 0 at {phrases.of_total(one.zeros, one.numel)} ({share})"
 
 

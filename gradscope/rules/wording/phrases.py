@@ -6,7 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from gradscope.facts import Call, Event, Growth, Operand, Subject, Symptom, Trouble, plural, text_of
 from gradscope.facts import number as figures
+from gradscope.ops import Edge
 from gradscope.ops.display import spelled as spelled
+from gradscope.ops.dtypes import Margin
 
 _ATOMS = (ast.Name, ast.Attribute, ast.Call, ast.Subscript)
 _NAMES_SHOWN = 3
@@ -51,6 +53,12 @@ def at_bad(event: Event) -> str:
 def name(operand: Operand | None, fallback: str = "the operand") -> str:
     """What the user calls a tensor in backquotes, else the words of `fallback`."""
     return f"`{operand.called}`" if operand and operand.called else fallback
+
+
+def unnamed(op: str, edge: Edge) -> str:
+    """The operand that lies on an edge, where the program has no name for it."""
+    is_divisor = edge.argument == "other" and edge.cure.margin is Margin.DENOMINATOR
+    return "the denominator" if is_divisor else f"the operand of `{spelled(op)}`"
 
 
 def source(operand: Operand | None, role: str) -> str:
