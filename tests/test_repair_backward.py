@@ -42,6 +42,41 @@ WRONG = {
         "g * y",
         "y = x.exp(); ctx.save_for_backward(y); return y",
     ),
+    "the sum of a softmax along another dimension": (
+        "x",
+        "y = x.softmax(-1); ctx.save_for_backward(y); return y",
+        "y,",
+        "y * (g - (g * y).sum(0, keepdim=True))",
+        "y * (g - (g * y).sum(-1, keepdim=True))",
+    ),
+    "a term without its factor": (
+        "x",
+        "ctx.save_for_backward(x); return x * x.sigmoid()",
+        "x,",
+        "g * (x.sigmoid() + x.sigmoid() * (1 - x.sigmoid()))",
+        "g * (x.sigmoid() + x.sigmoid() * (1 - x.sigmoid()) * x)",
+    ),
+    "a power that is one too high": (
+        "x, n",
+        "ctx.save_for_backward(x); ctx.n = n; return x ** n + x.sin()",
+        "x,",
+        "g * (ctx.n * x ** ctx.n + x.cos()), None",
+        "g * (ctx.n * x ** (ctx.n - 1) + x.cos()), None",
+    ),
+    "a mask turned around, where a gradient is written into": (
+        "x, a",
+        "ctx.save_for_backward(x); ctx.a = a; return torch.where(x > 0, x, a * x)",
+        "x,",
+        "g.masked_scatter(x > 0, ctx.a * g[x > 0]), None",
+        "g.masked_scatter(x < 0, ctx.a * g[x < 0]), None",
+    ),
+    "two slips, each on its own side": (
+        "x",
+        "ctx.save_for_backward(x); return torch.where(x > 0, x * x, 0.1 * x)",
+        "x,",
+        "g * torch.where(x > 0, x, 0.2 * torch.ones_like(x))",
+        "g * torch.where(x > 0, x * 2, 0.1 * torch.ones_like(x))",
+    ),
 }
 
 
@@ -52,8 +87,12 @@ def traced(folder: Path, text: str) -> Finding:
 @pytest.mark.parametrize("name", WRONG)
 def test_what_is_wrong_is_mended(name, tmp_path):
     given, forward, unpacked, returned, mended = WRONG[name]
-    text = PROGRAM.format(
-        arguments=given, given=given, forward=forward, unpacked=unpacked, returned=returned
+    text = (
+        PROGRAM.format(
+            arguments=given, given=given, forward=forward, unpacked=unpacked, returned=returned
+        )
+        .replace("apply(x, n", "apply(x, 3")
+        .replace("apply(x, a", "apply(x, 0.2")
     )
     finding = traced(tmp_path, text)
     (fix,) = finding.fixes

@@ -40,6 +40,17 @@ class TensorFactor:
 
 
 @dataclass(frozen=True, slots=True)
+class Slip:
+    """`text` in the place of what is `at` a part of the expression (or the statement) at
+    `location`, which reads `written` then, makes a gradient right."""
+
+    location: Location
+    written: str
+    at: Location
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class OwnBackward:
     """A module's class with a method `backward`, at `location`, that nobody called; `forward` is
     where its forward is. `passes_on`: that hands on what it is given, as far as was seen."""
@@ -108,9 +119,9 @@ class FunctionCheck:
     `verdict`: right, wrong, intended (a straight-through estimator, a gradient reversal, or said
     so by the author: `reason`) or unknown (`reason` says why). `bad` of the gradient's `numel`
     elements are wrong. `factor_name` is what the relation's factor, or one over it, is; `rewrite`
-    is a template for the repair, as in `Rewrite`. The Function was called at `call`, its forward
-    ends at `forward`, and `location` is the expression in backward that computed the gradient, by
-    the aten op `op`.
+    is a template for the repair, as in `Rewrite`, and `slips` are what else would repair it. The
+    Function was called at `call`, its forward ends at `forward`, and `location` is the expression
+    in backward that computed the gradient, by the aten op `op`.
     """
 
     name: str
@@ -124,6 +135,7 @@ class FunctionCheck:
     relation: Relation = Relation()
     factor_name: str = ""
     rewrite: str | None = None
+    slips: tuple[Slip, ...] = ()
     worst: Worst | None = None
     compared: Comparison = Comparison()
     call: Location | None = None

@@ -59,7 +59,8 @@ def _every(code: CodeType, kind: type[Node]) -> Iterator[tuple[Source, Node]]:
     yield from ((source, node) for node in source.nodes.every(kind)) if source else ()
 
 
-def _function(code: CodeType) -> ast.FunctionDef | None:
+def function_of(code: CodeType) -> ast.FunctionDef | None:
+    """Where the function is defined whose code it is."""
     for _, node in _every(code, ast.FunctionDef):
         starts = (node.lineno, *(one.lineno for one in node.decorator_list))
         if node.name == code.co_name and code.co_firstlineno in starts:
@@ -88,7 +89,7 @@ def _user_code(function: Any) -> CodeType | None:
 
 
 def _assignments(code: CodeType, attribute: str) -> Iterator[ast.Assign | ast.AnnAssign]:
-    function = _function(code)
+    function = function_of(code)
     for node in ast.walk(function) if function else ():
         if isinstance(node, ast.Assign | ast.AnnAssign):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
@@ -99,7 +100,7 @@ def _assignments(code: CodeType, attribute: str) -> Iterator[ast.Assign | ast.An
 
 def head(code: CodeType | None) -> Location | None:
     """The `def` of a function and its name."""
-    node = _function(code) if code else None
+    node = function_of(code) if code else None
     if code is None or node is None:
         return None
     return span(code, node, node.col_offset + len(f"def {node.name}"))
@@ -108,7 +109,7 @@ def head(code: CodeType | None) -> Location | None:
 def returned(function: Callable[..., Any], position: int) -> Location | None:
     """What a function's last return statement returns, of a tuple the part at `position`."""
     code = getattr(inspect.unwrap(function), "__code__", None)
-    node = _function(code) if code else None
+    node = function_of(code) if code else None
     returns = [one for one in ast.walk(node) if isinstance(one, ast.Return)] if node else []
     valued = [one for one in returns if one.value]
     if code is None or not valued:

@@ -1,6 +1,6 @@
 """About the gradient, and what autograd computes it with."""
 
-from gradscope.facts.functions import Compared, OwnBackward, SavedInstead
+from gradscope.facts.functions import Compared, OwnBackward, SavedInstead, Slip
 from gradscope.facts.magnitudes import NoGradient
 from gradscope.facts.places import Call, Location
 from gradscope.facts.refusals import Carried, Write
@@ -27,7 +27,7 @@ class HookBackward(Request):
 class Rewrite(Request):
     """The gradient that a custom backward returns, corrected. `template` is the right expression,
     with `{returned}` for what is computed now, `{elementwise}` for that without its mean, and
-    `{grad_output}` for backward's argument; without one the formula is searched for a slip.
+    `{grad_output}` for backward's argument; `slips` are what to write where there is none.
     `position` tells which of several gradients it is about. `saved` is the wrong tensor that was
     saved, `wrong_where` the elements at which the gradient is wrong."""
 
@@ -35,6 +35,7 @@ class Rewrite(Request):
     position: int = 0
     saved: SavedInstead | None = None
     wrong_where: Compared | None = None
+    slips: tuple[Slip, ...] = ()
 
 
 class Exchange(Request):

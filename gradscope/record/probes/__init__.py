@@ -5,5 +5,6 @@ calls       the forward and backward calls of the Function, counted
 derivative  the right gradient at one point
 relations   how a wrong gradient relates to the right one
 blame       the op and the line that made a returned gradient, and its correction
+slips       the smallest change of a backward that makes it right
 experiment  which calls are made and what they show
 """

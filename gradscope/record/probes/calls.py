@@ -1,7 +1,7 @@
 """Calls of one custom Function at points near the one where the program called it."""
 
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -104,10 +104,18 @@ class Calls:
         changed = [after != before for after, before in zip(left, point, strict=True)]
         return Made(outputs, live, values, node, changed)
 
-    def backward(self, made: Made, cotangent: Tensor, ctx: Any = None) -> list[Any]:
-        """What the hand-written backward returns for the inputs of a point, before autograd adapts
-        shapes and dtypes. `cotangent` is one flat vector over all differentiable outputs."""
-        self._spend()
+    def backward(
+        self,
+        made: Made,
+        cotangent: Tensor,
+        ctx: Any = None,
+        changed: Callable[..., Any] | None = None,
+    ) -> list[Any]:
+        """What the hand-written backward, or a changed one, returns for the inputs of a point,
+        before autograd adapts shapes and dtypes. `cotangent` is one flat vector over all
+        differentiable outputs."""
+        if changed is None:
+            self._spend()
         pieces = iter(cotangent.split([_size(made.outputs[i]) for i in made.live]))
         gradients = [
             _shaped(next(pieces), output)
@@ -118,7 +126,8 @@ class Calls:
             for place, output in enumerate(made.outputs)
         ]
         with torch.no_grad():
-            returned = self.formula(ctx if ctx is not None else made.node, *gradients)
+            formula = changed or self.formula
+            returned = formula(ctx if ctx is not None else made.node, *gradients)
         returned = returned if isinstance(returned, tuple | list) else (returned,)
         if len(returned) < len(self.args):
             raise TooFew(len(returned))
@@ -198,6 +207,22 @@ class Calls:
         if self.left <= 0:
             raise NoVerdict(f"{MOST_CALLS} calls were not enough")
         self.made += 1
+
+
+class Copied:
+    """A ctx whose tensors may be written into, with other saved ones in the place of some."""
+
+    def __init__(self, node: Any, others: Mapping[int, Tensor]) -> None:
+        saved = enumerate(node.saved_tensors)
+        self.saved_tensors = tuple(_copied(others.get(i, one)) for i, one in saved)
+        self._node = node
+
+    def __getattr__(self, name: str) -> Any:
+        return _copied(getattr(self._node, name))
+
+
+def _copied(value: Any) -> Any:
+    return value.clone() if isinstance(value, Tensor) else value
 
 
 def first_rows(

@@ -18,7 +18,7 @@ from gradscope.facts import Comparison, FunctionCheck, Relation, SavedInstead, W
 from gradscope.record.census import first_of
 from gradscope.record.graph import function_name
 from gradscope.record.probes.blame import Watcher, named
-from gradscope.record.probes.calls import Apply, Calls, NoVerdict, TooFew
+from gradscope.record.probes.calls import Apply, Calls, Copied, NoVerdict, TooFew
 from gradscope.record.probes.derivative import (
     ELEMENTWISE,
     OUTPUT,
@@ -28,6 +28,7 @@ from gradscope.record.probes.derivative import (
     right_gradients,
 )
 from gradscope.record.probes.relations import Evidence, condition, relate, rows, wrong_at
+from gradscope.record.probes.slips import slips
 
 DTYPES = (torch.float64, torch.float32)
 FLAT = 1e-4  # of the size of a step
@@ -200,7 +201,7 @@ def _wrong(
     is_meant = (meant and relation.kinds[-1] != "none") or "bounded" in relation.kinds
     shape = tuple(sample.point[place].shape)
     size = watcher.spelled(relation.factor, shape) if relation.factor else None
-    return watched.blamed(
+    check = watched.blamed(
         place,
         "intended" if reason or is_meant else "wrong",
         reason=reason,
@@ -211,6 +212,13 @@ def _wrong(
         by_autograd=truth.by_autograd,
         **_worst(sample, place, evidence, truth),
     )
+    is_known = check.rewrite is not None or relation.kinds[-1] in ("none", "swapped", "saved")
+    if is_known or check.verdict != "wrong":
+        return check
+    names = dict.fromkeys(watcher.shapes, False) | dict.fromkeys(watcher.numbers, True)
+    got = [sample.adapted(one, raw) for one, raw in enumerate(watched.returned)]
+    found = slips(sample, place, truth, got, names)
+    return replace(check, slips=found, location=found[0].location) if found else check
 
 
 def _worst(sample: Sample, place: int, evidence: Evidence, truth: Truth) -> dict[str, Any]:
@@ -346,7 +354,7 @@ def _saved_wrongly(sample: Sample, place: int, truth: Truth) -> Relation | None:
         for name, tensor in _substitutes(saved, known):
             if not sample.calls.left:
                 return None
-            ctx = _Substituted(sample.base.node, index, tensor.to(saved.dtype))
+            ctx = Copied(sample.base.node, {index: tensor.to(saved.dtype)})
             try:
                 raw = sample.calls.backward(sample.base, sample.cotangents[0], ctx)[place]
             except Exception:
@@ -365,15 +373,3 @@ def _substitutes(saved: Tensor, known: dict[str, Tensor]) -> Iterator[tuple[str,
             yield name, one
     if saved.ndim == 2 and saved.shape[0] == saved.shape[1] > 1:
         yield "its transpose", saved.mT
-
-
-class _Substituted:
-    """A ctx with one saved tensor exchanged."""
-
-    def __init__(self, node: Any, index: int, tensor: Tensor) -> None:
-        saved = list(node.saved_tensors)
-        saved[index] = tensor
-        self._node, self.saved_tensors = node, tuple(saved)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._node, name)

@@ -42,7 +42,7 @@ def wrong_at(got: Tensor, right: Tensor, tolerance: float, noise: float = 0.0) -
     """Where two gradients differ by more than the measurement can be off."""
     usual = right[torch.isfinite(right)].square().mean().sqrt().nan_to_num()
     allowed = tolerance * (torch.maximum(got.abs(), right.abs()) + 1e-2 * usual) + noise
-    return ~((got - right).abs() <= allowed) & torch.isfinite(right)
+    return ~(((got - right).abs() <= allowed) & got.isfinite()) & right.isfinite()
 
 
 def rows(gradients: Tensor) -> Tensor:

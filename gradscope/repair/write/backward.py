@@ -15,11 +15,19 @@ _SPREADS = ("expand", "expand_as", "repeat", "reshape", "view")
 _MEANS = ("mean", "sum")
 
 
-def corrected(culprit: Culprit, request: ask.Rewrite) -> Iterator[Candidate]:
-    """The right tensor saved, or the expression that computes the gradient by its template; without
-    one, kept to where the forward is not cut off."""
+def corrected(culprit: Culprit, request: ask.Rewrite) -> Ways:
+    """The slips mended, the right tensor saved, or the expression that computes the gradient by its
+    template; without one, kept to where the forward is not cut off."""
     if request.saved is not None:
         yield from _saved(culprit, request.saved)
+    if request.slips:
+        name = culprit.source.file
+        spots = [(one, one.at) for one in request.slips if one.at.file == name]
+        edits = (
+            Edit(name, at.line, at.col, at.end_line, at.end_col, one.text) for one, at in spots
+        )
+        yield tuple(edits)
+        return
     template, node = request.template, _computed(culprit, request.position)
     if node is None:
         return

@@ -165,8 +165,9 @@ def _fix(check: FunctionCheck, other: FunctionCheck | None) -> Fix:
         check.position,
         saved=detail if isinstance(detail, SavedInstead) else None,
         wrong_where=detail if isinstance(detail, Compared) else None,
+        slips=check.slips,
     )
     if other is not None:
         request = ask.Exchange(check.position, other.position)
-    safety = "unsafe" if check.rewrite else "display-only"
+    safety = "unsafe" if check.rewrite or check.slips else "display-only"
     return Fix("backward-rewrite", words.repair(check), safety, request=request)

@@ -87,6 +87,8 @@ def mechanism(check: FunctionCheck) -> str:
     *flaws, final = (_words(kind)[1].format_map(given) for kind in check.relation.kinds)
     listed = f"{', '.join(flaws)} and {final}" if flaws else final
     text = f"What it returns for `{check.input}` {listed}."
+    if check.slips:
+        text = f"{text[:-1]}; with {_written(check)} it is right."
     if check.relation.kinds == ("none",):
         return f"{text} Autograd takes None for 0, so `{check.input}` never learns through it."
     if last in ("none", "count", "shape", "transposed") and check.worst is None:
@@ -137,9 +139,15 @@ def repair(check: FunctionCheck) -> str:
             return f"save the right tensor: {told(check)}"
     if check.rewrite is not None:
         return "correct the returned gradient"
+    if check.slips:
+        return f"write {_written(check)}"
     if check.compared.by_autograd:
         return "correct the formula, or let autograd differentiate the forward, which it does right"
     return "correct the formula"
+
+
+def _written(check: FunctionCheck) -> str:
+    return " and ".join(f"`{one.written}`" for one in check.slips)
 
 
 def _words(kind: str) -> tuple[str, str]:
