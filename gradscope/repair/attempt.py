@@ -1,6 +1,7 @@
 """Trying a repair: run the program again with the patched source, and compare."""
 
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -31,7 +32,7 @@ from gradscope.repair.budget import Budget, Purpose, RunsSpent, Search
 from gradscope.repair.compare import Outcome, Seen, acting, compare, last_step
 from gradscope.repair.differences import has_finite_loss, loss_of, repeats
 from gradscope.repair.patched import Patched, ways
-from gradscope.repair.write.culprit import Unpatchable, locate
+from gradscope.repair.write.culprit import Candidate, Unpatchable, locate
 from gradscope.repair.write.propose import fixes_of
 from gradscope.source import Source
 
@@ -57,6 +58,11 @@ def _is_as_good(one: Verdict, other: Verdict) -> bool:
     (_, loss), (_, others) = one.effects.loss or (0, 0), other.effects.loss or (0, 1)
     met, wanted = (each is None or each.is_met for each in (one.effects.truth, other.effects.truth))
     return math.isclose(loss, others, rel_tol=SAME_LOSS) and met >= wanted
+
+
+def _stands_alone(one: Candidate, remains: Finding) -> bool:
+    read = (each.called for birth in _births(remains) for each in birth.operands)
+    return one.alone or one.elsewhere in re.findall(r"\w+", " ".join(read))
 
 
 def _births(*findings: Finding) -> Iterator[Event]:
@@ -112,7 +118,7 @@ class Bench:
 
     def _best(self, finding: Finding, one: Patched) -> tuple[Patched, Outcome]:
         outcome = self._verdict(finding, one)
-        if outcome.remains is not None and not one.made[0].alone:
+        if outcome.remains is not None and not _stands_alone(one.made[0], outcome.remains):
             wider = self._extended(finding, one, outcome.remains, DEEPEST)
             for more in islice(wider, BRANCHES**2):
                 found = self._verdict(finding, more)

@@ -11,8 +11,7 @@ from gradscope.repair.write.culprit import Candidate, Culprit
 from gradscope.repair.write.cycles import moved
 from gradscope.repair.write.spelling import can_repeat
 from gradscope.repair.write.splice import before, commented, keyword
-from gradscope.repair.write.statements import block_of, dropped
-from gradscope.repair.write.wider import rebound
+from gradscope.repair.write.statements import block_of, dropped, rebound
 from gradscope.source.arguments import spelled
 from gradscope.source.spans import ancestors, statement_at
 
@@ -161,7 +160,7 @@ def _required(culprit: Culprit, name: str) -> Iterator[Candidate]:
     dotted = culprit.names.dotted(node.func) if isinstance(node, ast.Call) else None
     edits: tuple[Edit, ...] = ()
     if dotted == "torch.autograd.grad":
-        edits = rebound(culprit, {name}, "requires_grad_()")
+        edits = rebound(culprit, {name}, "{x}.requires_grad_()")
     elif isinstance(node, ast.Call) and dotted in FACTORIES:
         edits = (keyword(source, node, "requires_grad", "True"),)
     elif isinstance(node, ast.expr):

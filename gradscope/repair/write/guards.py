@@ -10,12 +10,11 @@ from gradscope.ops.edges import Nature
 from gradscope.repair.write import limits
 from gradscope.repair.write.culprit import Candidate, Culprit
 from gradscope.repair.write.spelling import can_repeat, filled, is_count, operand_of
-from gradscope.repair.write.splice import after
+from gradscope.repair.write.statements import for_all_readers
 from gradscope.repair.write.uses import Uses
-from gradscope.repair.write.wider import rebound
 from gradscope.rules.reading import evidence
 from gradscope.rules.wording import phrases, proposals
-from gradscope.source import binding, counts
+from gradscope.source import counts
 from gradscope.source.arguments import called, canonical, spelled
 
 DECOMPOSITIONS = frozenset(("svd", "eigh", "eig", "eigvals"))
@@ -30,7 +29,7 @@ def guarded(culprit: Culprit) -> Iterator[Candidate]:
         if node is None or not edge.cure.guard:
             continue
         yield from _number(culprit, edge, node)
-        yield from _for_all_readers(culprit, edge, node)
+        yield from _bounded_for_all(culprit, edge, node)
         guards = [edge.cure.guard]
         if edge.cure.margin is Margin.EXPONENT:  # half of it, where the result is too large still
             guards.append(
@@ -78,8 +77,13 @@ def divided_by_one(culprit: Culprit, request: ask.DivideByOne) -> Iterator[Candi
         yield Candidate(proposals.COUNTED.format(what=what), (edit,))
     one = "1" if request.is_total else "1.0"  # as an integer it is no number to be varied
     template = filled(culprit, edge, f"torch.where({{x}} != 0, {{x}}, {one})", node)
-    if template is not None:
-        yield Candidate(proposals.NOTHING.format(what=what), (culprit.replace(node, template),))
+    if template is None:
+        return
+    whole = culprit.torch(f"torch.where({{x}} != 0, {{x}}, {one})")
+    edits = for_all_readers(culprit, node, whole) if isinstance(node, ast.Name) and whole else ()
+    edit, title = culprit.replace(node, template), proposals.NOTHING.format(what=what)
+    yield Candidate(title, (edit,), elsewhere=culprit.source.of(node) if edits else "")
+    yield Candidate(proposals.FOR_ALL.format(name=culprit.source.of(node)), edits)
 
 
 def _under_root(culprit: Culprit) -> Iterator[Candidate]:
@@ -118,26 +122,19 @@ def _is_divisor(culprit: Culprit, node: ast.expr) -> bool:
     return quotient is not None and quotient.name == "div" and node in quotient.positional[1:]
 
 
-def _for_all_readers(culprit: Culprit, edge: Edge, node: ast.expr) -> Iterator[Candidate]:
+def _bounded_for_all(culprit: Culprit, edge: Edge, node: ast.expr) -> Iterator[Candidate]:
     """An exponent that other lines read as well, such as a log-variance, bounded where the function
     gets it: those lines would speak of another variance than the exponential."""
     names = [part for part in ast.walk(node) if isinstance(part, ast.Name)]
-    source = culprit.source
-    given = binding(source, names[0]) if len(names) == 1 else None
-    made = given.statement if given is not None else None
     has_call = any(isinstance(part, ast.Call) for part in ast.walk(node))
-    if edge.cure.margin is not Margin.EXPONENT or made is None or has_call:
+    if edge.cure.margin is not Margin.EXPONENT or has_call or len(names) != 1:
         return
-    owner = source.nodes.scope(names[0]).owner(names[0].id)
-    if len(owner.reads[names[0].id]) < 2 or isinstance(owner.node, ast.Module):
+    if isinstance(culprit.source.nodes.scope(names[0]).owner(names[0].id).node, ast.Module):
         return
     name = names[0].id
     for share in (2, 4, 10):  # the last is the bound that normalising flows use
         bound = eps_for(culprit.dtype, Margin.EXPONENT) / share
-        clamp = f"clamp(-{bound:g}, {bound:g})"
-        is_given = isinstance(made, ast.FunctionDef)
-        line = f"{name} = {name}.{clamp}"
-        edits = rebound(culprit, {name}, clamp) if is_given else after(source, made, line)
+        edits = for_all_readers(culprit, names[0], f"{{x}}.clamp(-{bound:g}, {bound:g})")
         if edits:
             title = proposals.BOUNDED.format(
                 name=name, bound=bound, op=phrases.spelled(culprit.finding.op)

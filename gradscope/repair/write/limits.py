@@ -8,8 +8,7 @@ from gradscope.facts import Edit
 from gradscope.repair.write.culprit import Candidate, Culprit
 from gradscope.repair.write.reading import Reading
 from gradscope.repair.write.spelling import MOVES
-from gradscope.repair.write.splice import after
-from gradscope.repair.write.wider import rebound
+from gradscope.repair.write.statements import for_all_readers
 from gradscope.rules.wording import proposals
 from gradscope.source import binding
 from gradscope.source.arguments import Spelled, spelled
@@ -97,7 +96,4 @@ def _kept_off(culprit: Culprit, name: ast.Name, near: str) -> tuple[Edit, ...]:
     if given.value is not None and made is not None and made.name in _POSITIVE:
         text = f"{culprit.text(given.value)}.clamp_min({near})"
         return (culprit.replace(given.value, text),)
-    method = f"masked_fill({name.id} == 0, {near})"
-    if isinstance(given.statement, ast.FunctionDef):
-        return rebound(culprit, {name.id}, method)
-    return after(culprit.source, given.statement, f"{name.id} = {name.id}.{method}")
+    return for_all_readers(culprit, name, f"{{x}}.masked_fill({{x}} == 0, {near})")

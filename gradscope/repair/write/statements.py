@@ -4,8 +4,9 @@ import ast
 from collections.abc import Iterable
 
 from gradscope.facts import Call, Edit, Location
-from gradscope.repair.write.splice import whole_lines
-from gradscope.source import Source, expression
+from gradscope.repair.write.culprit import Culprit
+from gradscope.repair.write.splice import after, before, whole_lines
+from gradscope.source import Source, binding, expression
 from gradscope.source.spans import ancestors, statement_at
 
 
@@ -58,3 +59,32 @@ def is_on(statement: ast.stmt, lines: set[int]) -> bool:
 def dropped(source: Source, statement: ast.stmt) -> Edit:
     start, past = whole_lines(source, statement) or (0, 0)
     return source.edit(start, past, "")
+
+
+def for_all_readers(culprit: Culprit, name: ast.Name, value: str) -> tuple[Edit, ...]:
+    """A template of a value for a name that several lines read, given to it where its function gets
+    it; nothing where the text does not tell that, or one line reads it alone."""
+    source = culprit.source
+    given = binding(source, name)
+    owner = source.nodes.scope(name).owner(name.id)
+    if given is None or len(owner.reads[name.id]) < 2:
+        return ()
+    if isinstance(given.statement, ast.FunctionDef):
+        return rebound(culprit, {name.id}, value)
+    return after(source, given.statement, f"{name.id} = {value.format(x=name.id)}")
+
+
+def rebound(culprit: Culprit, read: set[str], value: str) -> tuple[Edit, ...]:
+    """A line at the top of the function that gives the parameters which the culprit reads a value
+    made of theirs, `{x}` in its template."""
+    if culprit.node is None:
+        return ()
+    where = culprit.source.nodes.function(culprit.node)
+    if not isinstance(where, ast.FunctionDef):
+        return ()
+    names = [one.arg for one in where.args.args if one.arg in read and one.arg != "self"]
+    first = where.body[ast.get_docstring(where) is not None :][:1]
+    if not names or not first:
+        return ()
+    values = ", ".join(value.format(x=name) for name in names)
+    return before(culprit.source, first[0], f"{', '.join(names)} = {values}")

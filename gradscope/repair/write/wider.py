@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from gradscope.facts import Edit
 from gradscope.ops.dtypes import wider
 from gradscope.repair.write.culprit import Candidate, Culprit
-from gradscope.repair.write.splice import before
+from gradscope.repair.write.statements import rebound
 from gradscope.rules.wording import phrases, proposals
 from gradscope.source import definition
 from gradscope.source.arguments import spelled
@@ -26,7 +26,7 @@ def widened(culprit: Culprit) -> Iterator[Candidate]:
         if role in TENSORS and not isinstance(node, ast.Constant)
     ]
     read = {part.id for node in tensors for part in ast.walk(node) if isinstance(part, ast.Name)}
-    edits = rebound(culprit, read, method)
+    edits = rebound(culprit, read, f"{{x}}.{method}")
     if edits:
         yield from _within(culprit, edits, wide)
         yield Candidate(f"compute what follows in {wide}", edits)
@@ -83,19 +83,3 @@ def _bfloat16(culprit: Culprit) -> Iterator[Candidate]:
             edits.append(culprit.source.edit(end - len("half"), end, "bfloat16"))
     if edits:
         yield Candidate("use bfloat16, which has the range of float32", tuple(edits))
-
-
-def rebound(culprit: Culprit, read: set[str], method: str) -> tuple[Edit, ...]:
-    """A line at the top of the function that gives the parameters which the culprit reads the value
-    of a method of theirs."""
-    if culprit.node is None:
-        return ()
-    where = culprit.source.nodes.function(culprit.node)
-    if not isinstance(where, ast.FunctionDef):
-        return ()
-    names = [one.arg for one in where.args.args if one.arg in read and one.arg != "self"]
-    first = where.body[ast.get_docstring(where) is not None :][:1]
-    if not names or not first:
-        return ()
-    values = ", ".join(f"{name}.{method}" for name in names)
-    return before(culprit.source, first[0], f"{', '.join(names)} = {values}")
