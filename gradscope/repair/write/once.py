@@ -10,7 +10,7 @@ from keyword import iskeyword
 from gradscope.facts import Edit
 from gradscope.ops import lookup
 from gradscope.repair.write.culprit import ATOMS, Candidate, Culprit
-from gradscope.repair.write.spelling import MOVES
+from gradscope.repair.write.spelling import LONGEST_TWICE, MOVES
 from gradscope.repair.write.splice import before, spliced
 from gradscope.source import Source
 from gradscope.source.arguments import ARGUMENTS, called, canonical
@@ -60,6 +60,7 @@ def _computed(culprit: Culprit, one: Candidate) -> Iterator[ast.expr]:
         for kind in (ast.Call, ast.BinOp)
         for part in source.nodes.every(kind)
         if source.nodes.function(part) is where
+        and (kind is ast.Call or len(source.of(part)) <= LONGEST_TWICE)
         and source.of(part) in edited
         and (_is_covered(source, one, part) or _is_own(source, part))
     ]
