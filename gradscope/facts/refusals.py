@@ -233,8 +233,8 @@ Objected = Spectrum | OutOfRange | OutOfDomain | Unfit
 class Raised:
     """`why` is what was measured of the operands that the op refused, after `step` backward passes.
     `earlier` are the spectra of the same call at the steps before that were looked at in full.
-    `negative` are the leaves of a single number below 0 that a matrix is made of, which is not
-    positive definite."""
+    `negative` are the leaves below 0 that a matrix is made of, which is not positive definite:
+    single numbers, and what stands on a diagonal."""
 
     step: int
     call: Call

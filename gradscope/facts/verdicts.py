@@ -133,8 +133,8 @@ class Disturbs:
 
 @dataclass(frozen=True, slots=True)
 class Follows:
-    """Training does not go on: at `step`, after the failing one, an error comes of too large
-    values, or a finite `loss` or gradient `norm` is far beyond those before."""
+    """Training does not go on: at `step`, after the failing one, the error comes again, or one of
+    too large values, or a finite `loss` or gradient `norm` is far beyond those before."""
 
     step: int
     cause: Cause | None = None

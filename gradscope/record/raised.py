@@ -29,7 +29,7 @@ from gradscope.record.census import first_of, unravel
 from gradscope.record.context import RunContext
 from gradscope.record.events.measure import operand
 from gradscope.record.finite import dtype_of, holds_bad, plain
-from gradscope.record.graph import consumers, leaves
+from gradscope.record.graph import consumers, node_name
 from gradscope.record.journal import Note, to_call
 from gradscope.record.schema import OpInfo
 from gradscope.record.sites import USER, kind_of, note_site, resolve
@@ -183,9 +183,11 @@ class RaisedOps:
 
     def _negative(self, given: Named, frame: FrameType) -> Iterator[Operand]:
         tensors = (one for one in given.values() if isinstance(one, torch.Tensor))
-        nodes = [one.grad_fn for one in tensors if one.grad_fn is not None]
-        for leaf in leaves(consumers(nodes)):
-            if leaf.numel() == 1 and float(leaf) < 0:
+        above = consumers([one.grad_fn for one in tensors if one.grad_fn is not None])
+        for node, makers in above.items():
+            is_diagonal = any(node_name(one).startswith("DiagEmbed") for one in makers)
+            leaf = getattr(node, "variable", None)
+            if leaf is not None and (leaf.numel() == 1 or is_diagonal) and bool((leaf < 0).any()):
                 yield operand("parameter", leaf, self._context, frame=frame)
 
     def _operands(self, given: Named, why: Objected, frame: FrameType) -> Iterator[Operand]:

@@ -21,6 +21,7 @@ from gradscope.facts import (
     Trace,
     Verdict,
     Verified,
+    verdicts,
 )
 from gradscope.facts import requests as ask
 from gradscope.facts.verdicts import CannotRun
@@ -29,7 +30,16 @@ from gradscope.programs import ChildFault, NoAnswer
 from gradscope.repair import worth
 from gradscope.repair.again import FAILURES, Hindered, Setup
 from gradscope.repair.budget import Budget, Purpose, RunsSpent, Search
-from gradscope.repair.compare import Outcome, Seen, acting, compare, last_step
+from gradscope.repair.compare import (
+    Outcome,
+    Seen,
+    acting,
+    cause_of,
+    compare,
+    is_another,
+    is_back,
+    last_step,
+)
 from gradscope.repair.differences import has_finite_loss, loss_of, repeats
 from gradscope.repair.patched import Patched, ways
 from gradscope.repair.write.culprit import Candidate, Unpatchable, locate
@@ -122,7 +132,9 @@ class Bench:
             wider = self._extended(finding, one, outcome.remains, DEEPEST)
             for more in islice(wider, BRANCHES**2):
                 found = self._verdict(finding, more)
-                if not isinstance(found.verdict, Refuted):
+                if isinstance(found.verdict, Verified) or (
+                    isinstance(outcome.verdict, Refuted) and not isinstance(found.verdict, Refuted)
+                ):
                     return self._smaller(finding, one, more, found)
         return one, outcome
 
@@ -176,7 +188,7 @@ class Bench:
                     found = worth.undecided(found, trace, other, step, share)
                 is_known = exact is not None and worth.shows_gradients(exact, step)
                 if not same and not is_known and isinstance(found, Verified):
-                    found = self._gone_on(found, again, after, step)
+                    return self._gone_on(finding, found, again, after, step)
                 return Outcome(found)
         except KeyboardInterrupt:
             self.budget.interrupt()
@@ -205,15 +217,23 @@ class Bench:
             )
         return self._runs[key]
 
-    def _gone_on(self, verdict: Verified, again: Again, after: Seen, step: int) -> Verified | Holds:
+    def _gone_on(
+        self, finding: Finding, verdict: Verified, again: Again, after: Seen, step: int
+    ) -> Outcome:
         """The verdict after a few more steps, where any follow and as far as it is allowed."""
         if not after.trace.updates or not after.trace.ending.at_limit:
-            return verdict
+            return Outcome(verdict)
         try:
             trace = again(step + 1 + AHEAD, Purpose.AHEAD)
         except FAILURES:  # TimeoutError is an OSError
-            return verdict
-        return worth.gone_on(verdict, self.before.trace, Seen(trace, self.diagnose(trace)), step)
+            return Outcome(verdict)
+        ahead = Seen(trace, self.diagnose(trace))
+        back = is_back(finding, self.before, ahead)
+        if back is not None:
+            follows = verdicts.Follows(back.step, cause_of(back))
+            remains = back if is_another(back, finding) else None
+            return Outcome(Holds(verdict.effects, follows), remains=remains)
+        return Outcome(worth.gone_on(verdict, self.before.trace, ahead, step))
 
     def _in_float64(self, step: int) -> Trace | None:
         """The program without any patch, where that shows what is right; None where it does not,

@@ -18,6 +18,7 @@ from gradscope.facts import (
     Verified,
     verdicts,
 )
+from gradscope.facts import requests as ask
 from gradscope.repair.differences import (
     breaks,
     has_finite_loss,
@@ -96,7 +97,7 @@ def compare(finding: Finding, before: Seen, after: Seen, *, same: bool, kind: st
     if remaining is not None and kind == "clip-norm" and step not in updates:
         return Outcome(NotTried(Reason.NO_UPDATE))
     if remaining is not None:
-        elsewhere = remaining if _start(remaining) != _start(finding) else None
+        elsewhere = remaining if is_another(remaining, finding) else None
         return _refuted(verdicts.CauseRemains(cause_of(remaining)), elsewhere)
     fresh = _new_findings(before, after, kind)
     if fresh:
@@ -179,6 +180,21 @@ def _failure(before: Trace, after: Trace, step: int) -> Outcome | None:
     if len(after.steps) >= len(before.steps):
         return None
     return Outcome(NotTried(Reason.ENDED_EARLY))
+
+
+def is_another(remaining: Finding, finding: Finding) -> bool:
+    """Whether what is left stands elsewhere, or comes of another parameter."""
+    learnt, asked = (
+        {fix.request for fix in one.fixes if isinstance(fix.request, ask.LearnLogarithm)}
+        for one in (remaining, finding)
+    )
+    return _start(remaining) != _start(finding) or not learnt <= asked
+
+
+def is_back(finding: Finding, before: Seen, ahead: Seen) -> Finding | None:
+    """The finding, where it comes again in the steps after the failing one."""
+    left = _same_cause(finding, before, ahead)
+    return left if left is not None and left.step > last_step(finding) else None
 
 
 def _same_cause(finding: Finding, before: Seen, after: Seen) -> Finding | None:

@@ -86,13 +86,13 @@ class DegenerateDecomposition(Rule):
             if added is not None:
                 value = text_of(added.min or 0.0, 3)
                 why += f" It is made of {phrases.name(added)} as well, which is {value}."
-        if found.definite and found.asymmetry > math.sqrt(eps) * found.largest:
+        if found.definite and found.asymmetry > math.sqrt(eps) * abs(found.largest):
             why += (
                 f" It is not symmetric either (elements differ by {text_of(found.asymmetry, 2)}),"
                 f" and `{op}` reads one half of it."
             )
-        steps = [*raised.earlier, found]
-        history = ", ".join(f"{text_of(_condition(one), 2)} at step {one.step}" for one in steps)
+        steps = {one.step: _condition(one) for one in (*raised.earlier, found)}  # the last of each
+        history = ", ".join(f"{text_of(size, 2)} at step {step}" for step, size in steps.items())
         return self.found(
             f"{phrases.name(matrix, 'the matrix')} is"
             f" {'not positive definite' if found.definite else 'singular'} in {matrix.dtype}: its"
@@ -106,7 +106,7 @@ class DegenerateDecomposition(Rule):
                 "earlier": [[one.step, one.smallest, one.largest] for one in raised.earlier],
             },
             measured=Measured((), matrix.dtype),
-            numbers=(f"condition {history}",) if raised.earlier else (),
+            numbers=(f"condition {history}",) if len(steps) > 1 else (),
             tensors=raised.operands,
             fixes=tuple(
                 _additions(matrix, found, eps) if is_rounding else fixes.as_logarithm(added)
@@ -135,14 +135,16 @@ class DegenerateDecomposition(Rule):
 
 
 def _condition(found: Spectrum) -> float:
-    """The largest eigenvalue over the smallest one's magnitude."""
-    return found.largest / abs(found.smallest) if found.smallest else math.inf
+    """The largest eigenvalue over the smallest one, both by size."""
+    return abs(found.largest / found.smallest) if found.smallest else math.inf
 
 
 def _added(raised: Raised, found: Spectrum) -> Operand | None:
-    """The number below 0 that may stand on the diagonal, as a noise does: it moves every eigenvalue
-    by itself, and those of a covariance are 0 at least, most of them all but 0."""
-    below = [one for one in raised.negative if 2 * (one.min or 0.0) <= found.smallest]
+    """What is below 0 and stands on a diagonal, or may, as a noise does: a number moves every
+    eigenvalue by itself, and those of a covariance are 0 at least, most of them all but 0."""
+    below = [
+        one for one in raised.negative if one.numel > 1 or 2 * (one.min or 0.0) <= found.smallest
+    ]
     return min(below, key=lambda one: abs((one.min or 0.0) - found.smallest), default=None)
 
 

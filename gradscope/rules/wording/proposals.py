@@ -34,7 +34,7 @@ RESTORED = "give `{op}` a harmless operand there, and the result the value that 
 SELECTED = "take the elements at which `{condition}`"
 SLOWER = "lower the learning rate from {old:g} to {new:g}"
 STABLE = "compute it in one stable step: `{text}`"
-LOGARITHM = "learn the logarithm of `{name}`, which is then always positive"
+LOGARITHM = "learn `{name}` as its logarithm"
 MADE_STABLY = "compute what `{op}` is given in a stable form"
 WIDER = "compute `{op}` in {dtype}"
 
