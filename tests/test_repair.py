@@ -161,6 +161,7 @@ ONCE = [
      "y = x / torch.where(denominator != 0, denominator, 1.0)"),
     ("x / x.sum(0)", "x_sum = 0; y = {}",
      "x_sum = 0; denominator = x.sum(0); y = x / torch.where(denominator != 0, denominator, 1.0)"),
+    ("1.0 / x.pow(2)", "y = {}", "x_pow = x.pow(2)\ny = (1.0 / x_pow).masked_fill(x_pow == 0, 0.0)"),
     # what is no computation, or is not to be moved
     ("x / y", "y = x * 1; y = {}", "y = x * 1; y = x / torch.where(y != 0, y, 1.0)"),
     ("x / x.sum(0)", "y = [{} for x in m]",
@@ -173,7 +174,8 @@ ONCE = [
 @pytest.mark.parametrize(("culprit", "line", "expected"), ONCE)
 def test_what_a_patch_writes_twice_is_computed_once(culprit, line, expected):
     text = HEAD + line.format(culprit) + "\n"
-    found = finding(text, culprit, "div", "guard-empty", {"self": 0.0, "other": 0.0})
+    op = "reciprocal" if culprit.startswith("1.0") else "div"
+    found = finding(text, culprit, op, "guard-empty", {"self": 0.0, "other": 0.0})
     found = replace(found, fixes=(Fix("guard-empty", "a fix", request=ask.DivideByOne()),))
 
     (first, *_) = ways(found, text)

@@ -18,7 +18,7 @@ from gradscope.source import Source, read
 from gradscope.source.text import compiled_as
 
 TOKEN = re.compile(r"\d+\.?\d*(?:[eE][-+]?\d+)?|\w+|\s+|.")
-LARGEST_EPS = 1e-2
+LARGEST_EPS = 0.5
 
 
 @dataclass(frozen=True, slots=True)

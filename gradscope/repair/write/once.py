@@ -7,11 +7,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from keyword import iskeyword
 
-from gradscope.facts import Edit
 from gradscope.ops import lookup
 from gradscope.repair.write.culprit import ATOMS, Candidate, Culprit
 from gradscope.repair.write.spelling import LONGEST_TWICE, MOVES
-from gradscope.repair.write.splice import before, spliced
+from gradscope.repair.write.splice import before
 from gradscope.source import Source
 from gradscope.source.arguments import ARGUMENTS, called, canonical
 from gradscope.source.spans import ancestors
@@ -32,7 +31,9 @@ def computed_once(culprit: Culprit, one: Candidate) -> Candidate:
     for node in _computed(culprit, one):
         text, place = source.of(node), source.nodes.statement(node)
         pattern = _as_operand(node, text)
-        if not _writes_more(source, pattern, one.edits):
+        written = sum(len(pattern.findall(edit.text)) for edit in one.edits)
+        same = (part for part in source.nodes.every(type(node)) if source.of(part) == text)
+        if written <= sum(_is_covered(source, one, part) for part in same):
             continue
         starts = [(edit.line, edit.col) for edit in one.edits if pattern.search(edit.text)]
         is_first = all((place.lineno, 0) <= start for start in starts)
@@ -74,11 +75,6 @@ def _computed(culprit: Culprit, one: Candidate) -> Iterator[ast.expr]:
 def _is_cheap(call: ast.Call) -> bool:
     is_python = isinstance(call.func, ast.Name) and hasattr(builtins, call.func.id)
     return is_python or called(call) in _CHEAP
-
-
-def _writes_more(source: Source, pattern: re.Pattern[str], edits: tuple[Edit, ...]) -> bool:
-    """Whether more is written than is taken away."""
-    return len(pattern.findall(spliced(source, edits))) > len(pattern.findall(source.text))
 
 
 def _as_operand(node: ast.expr, text: str) -> re.Pattern[str]:

@@ -5,6 +5,7 @@ import os
 from collections.abc import Iterable, Sequence
 from difflib import SequenceMatcher, unified_diff
 from itertools import accumulate, pairwise
+from operator import itemgetter
 from pathlib import Path
 
 from gradscope.facts import Edit
@@ -14,7 +15,11 @@ from gradscope.source import Source
 def spliced(source: Source, edits: Iterable[Edit]) -> str:
     """The text with its spans replaced; everything else stays, to the byte."""
     spans = sorted(
-        (source.offset(e.line, e.col), source.offset(e.end_line, e.end_col), e.text) for e in edits
+        (
+            (source.offset(e.line, e.col), source.offset(e.end_line, e.end_col), e.text)
+            for e in edits
+        ),
+        key=itemgetter(0, 1),  # what is put at one place stays in its order
     )
     if any(start < end for (_, end, _), (start, _, _) in pairwise(spans)):
         raise ValueError("two edits of one patch overlap")
