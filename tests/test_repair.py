@@ -161,7 +161,8 @@ ONCE = [
      "y = x / torch.where(denominator != 0, denominator, 1.0)"),
     ("x / x.sum(0)", "x_sum = 0; y = {}",
      "x_sum = 0; denominator = x.sum(0); y = x / torch.where(denominator != 0, denominator, 1.0)"),
-    ("1.0 / x.pow(2)", "y = {}", "x_pow = x.pow(2)\ny = (1.0 / x_pow).masked_fill(x_pow == 0, 0.0)"),
+    ("1.0 / x.pow(2)", "y = {}",
+     "x_pow = x.pow(2)\ny = (1.0 / x_pow).masked_fill(x_pow == 0, 0.0)"),
     # what is no computation, or is not to be moved
     ("x / y", "y = x * 1; y = {}", "y = x * 1; y = x / torch.where(y != 0, y, 1.0)"),
     ("x / x.sum(0)", "y = [{} for x in m]",
