@@ -126,6 +126,18 @@ def test_a_noise_that_became_negative_is_learnt_as_its_logarithm(tmp_path, monke
     assert "+ log_noise.exp() * torch.eye(6)" in text
 
 
+def test_two_parameters_that_have_become_negative_are_learnt_together(tmp_path, monkeypatch):
+    text = NOISE.replace("noise = ", "scale = torch.tensor(0.05, requires_grad=True)\nnoise = ", 1)
+    text = text.replace("length]", "length, scale]").replace("sum() +", "sum() + scale +")
+    text = text.replace("    k = ", "    torch.distributions.Normal(0.0, scale)\n    k = ")
+
+    found = found_in(text, tmp_path, verify=True)
+
+    text = mended(found, tmp_path, monkeypatch)
+    assert "log_noise.exp()" in text
+    assert "Normal(0.0, scale)" not in text
+
+
 def test_a_covariance_that_a_distribution_refuses(tmp_path):
     matrix = "b = torch.tensor([[1.0, 2.0], [2.0, 1.0]], requires_grad=True)\n"
     made = "d = torch.distributions.MultivariateNormal(torch.zeros(2), b)\n"

@@ -107,6 +107,17 @@ def test_what_float64_gives_is_the_judge(after: Trace, met: bool, off: bool):
     assert (found.but if isinstance(found, Holds) else None) == (OffTruth() if off else None)
 
 
+def test_a_parameter_that_a_quotient_leaves_without_a_gradient_is_told():
+    before, after = seen(NAN, gradient=(NAN, NAN)), seen(0.5, gradient=(0.0, 0.0))
+
+    for of_quotient, expected in (
+        (True, Holds(VERIFIED.effects, NothingToLearn("x"))),
+        (False, VERIFIED),
+    ):
+        found = weighed(VERIFIED, before, after, 0, None, "guard-empty", of_quotient=of_quotient)
+        assert found == expected
+
+
 def test_half_precision_leaves_fewer_digits_to_judge_by():
     after, exact = seen(98.0, gradient=(-0.45, 0.1)), seen(100.16, gradient=(-0.5, 0.1))
     found = weighed(VERIFIED, seen(NAN), after, 0, exact, "epsilon", in_half=True)

@@ -108,7 +108,9 @@ class HugeElements:
 
 @dataclass(frozen=True, slots=True)
 class NothingToLearn:
-    """Every gradient is exactly 0, and was not before."""
+    """Every gradient is exactly 0, and was not before; or that of the `leaf` alone."""
+
+    leaf: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,6 +75,12 @@ def _stands_alone(one: Candidate, remains: Finding) -> bool:
     return one.alone or one.elsewhere in re.findall(r"\w+", " ".join(read))
 
 
+def _is_quotient(event: Event) -> bool:
+    """Whether what is trained is divided by what is."""
+    sides = [event.operand(role) for role in ("self", "other")] if event.op == "div" else [None]
+    return all(one is not None and one.requires_grad for one in sides)
+
+
 def _births(*findings: Finding) -> Iterator[Event]:
     return (finding.chain[0] for finding in findings if finding.chain)
 
@@ -179,11 +185,19 @@ class Bench:
                 asks = worth.asks_for_truth(finding) and not (same or one.made[-1].meant)
                 exact = self._in_float64(step) if asks else None
                 in_half = finding.measured.dtype in HALF
+                first = next(iter(finding.chain), None)
                 found = worth.weighed(
-                    outcome.verdict, self.before.trace, trace, step, exact, kind, in_half=in_half
+                    outcome.verdict,
+                    self.before.trace,
+                    trace,
+                    step,
+                    exact,
+                    kind,
+                    in_half=in_half,
+                    of_quotient=first is not None and _is_quotient(first),
                 )
                 if exact is None and varied is not None and isinstance(found, Verified):
-                    other, first = varied(step + 1, Purpose.FIX), next(iter(finding.chain), None)
+                    other = varied(step + 1, Purpose.FIX)
                     share = first.bad / first.numel if first is not None and first.numel else 1.0
                     found = worth.undecided(found, trace, other, step, share)
                 is_known = exact is not None and worth.shows_gradients(exact, step)

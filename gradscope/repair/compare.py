@@ -91,7 +91,8 @@ def compare(finding: Finding, before: Seen, after: Seen, *, same: bool, kind: st
         return _refuted(there)
     failed = _failure(before.trace, after.trace, step)
     if failed is not None:
-        return replace(failed, remains=_refusal(after)) if after.trace.refusal else failed
+        is_next = after.trace.refusal or _raises_elsewhere(before.trace, after.trace)
+        return replace(failed, remains=_refusal(after)) if is_next else failed
     remaining = _same_cause(finding, before, after)
     updates = {update.step for update in after.trace.magnitudes.updates}
     if remaining is not None and kind == "clip-norm" and step not in updates:
@@ -121,6 +122,14 @@ def compare(finding: Finding, before: Seen, after: Seen, *, same: bool, kind: st
     return Outcome(Verified(effects), doubtful=not vouched)
 
 
+def _raises_elsewhere(before: Trace, after: Trace) -> bool:
+    """Whether an op has raised that the first run did not come to, or that did not raise there."""
+    first, second = before.raised, after.raised
+    if second is None or (first is None and before.ending.gave_up):
+        return False
+    return first is None or first.call.location != second.call.location
+
+
 def _on_another_rank(after: Trace, step: int) -> verdicts.Objection | None:
     """What went wrong there up to that step."""
     for other in after.others:
@@ -137,7 +146,7 @@ def _refuted(by: verdicts.Objection, remains: Finding | None = None) -> Outcome:
 
 
 def _refusal(after: Seen) -> Finding | None:
-    """What the second run says of the exception of autograd's that ended it."""
+    """What the second run says of the exception that ended it."""
     return next((one for one in after.findings if one.severity is Severity.ERROR), None)
 
 

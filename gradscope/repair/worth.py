@@ -98,12 +98,14 @@ def weighed(
     kind: str,
     *,
     in_half: bool = False,
+    of_quotient: bool = False,
 ) -> Verified | Holds:
     """The verdict on a fix, of `kind`, that did away with its symptom. `exact` is the run in
     float64, where that is sound: it alone is the judge then. `in_half`: the culprit computes in
-    half precision."""
+    half precision. `of_quotient`: it divides what is trained by what is."""
     if exact is None:
         but = _shortfall(before, after, step, kind) or _disturbed(verdict.effects, before, kind)
+        but = but or (_unlearnt(before, after, step) if of_quotient else None)
         return verdict if but is None else Holds(verdict.effects, but)
     is_whole = shows_gradients(exact, step)
     norm = total_norm(exact.gradients) if is_whole else None
@@ -128,6 +130,15 @@ def _shortfall(before: Trace, after: Trace, step: int, kind: str) -> verdicts.Sh
     is_large = isinstance(but, verdicts.HugeLoss | verdicts.HugeGradient)
     is_usual = kind == "stable-op" and is_large and total_norm(after.gradients) <= LEAP
     return None if is_usual else but
+
+
+def _unlearnt(before: Trace, after: Trace, step: int) -> verdicts.NothingToLearn | None:
+    """A leaf without a gradient, where 0 / 0 had broken all of it: its direction has none at 0, and
+    what goes on from there, as a rotation does, may have."""
+    if has_finite_loss(before, step):
+        return None
+    lost = (a for a, b in pairs(before, after) if a.bad == a.numel and not (b.norm or b.bad))
+    return next((verdicts.NothingToLearn(one.name) for one in lost), None)
 
 
 def _disturbed(effects: verdicts.Effects, before: Trace, kind: str) -> verdicts.Disturbs | None:

@@ -139,8 +139,8 @@ def _but(but: verdicts.Shortfall) -> str:
         case verdicts.HugeElements(name, times):
             more = f"{text_of(times, 3)} times the others"
             return f"the gradient of `{name}` is {more} where it was not finite"
-        case verdicts.NothingToLearn():
-            return "every gradient is exactly 0 then"
+        case verdicts.NothingToLearn(leaf):
+            return f"{f'the gradient of `{leaf}`' if leaf else 'every gradient'} is exactly 0 then"
         case verdicts.OffTruth():
             return "the true values are others"
         case verdicts.NumberDecides(loss):

@@ -35,6 +35,9 @@ def towards(culprit: Culprit) -> Iterator[Candidate]:
     for factor in (found.positional[0], *_factors(culprit, culprit.node)):
         above = _zeros(read, factor) | above
     below = _zeros(read, found.positional[-1])
+    # A direction w / |w|, and sin(|w|) on another line.
+    turned = {key: (at, True) for key, (at, _) in below.items() if _is_turned_by(culprit, at)}
+    above = turned | above
     name = next((key for key in above if key in below), None)
     if name is None or not (above[name][1] or below[name][1]):
         return
@@ -42,6 +45,14 @@ def towards(culprit: Culprit) -> Iterator[Candidate]:
     for near in _NEAR:
         if edits := _kept_off(culprit, node, near):
             yield Candidate(proposals.LIMIT.format(name=name), edits, "epsilon")
+
+
+def _is_turned_by(culprit: Culprit, name: ast.Name) -> bool:
+    """Whether another line takes the sine of a name, or its like."""
+    source = culprit.source
+    owner = source.nodes.scope(name).owner(name.id)
+    uses = (spelled(source, source.parents[one]) for one in owner.reads[name.id])
+    return any(use is not None and use.name in _CURVED for use in uses)
 
 
 def _factors(culprit: Culprit, quotient: ast.expr) -> Iterator[ast.expr]:
