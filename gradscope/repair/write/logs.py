@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from gradscope.ops.patterns import EPSILON
+from gradscope.repair.write.constants import far, settled, zeros
 from gradscope.repair.write.reading import Reading, Rebound, atom, term
 from gradscope.repair.write.spelling import MOVES
 from gradscope.repair.write.uses import given_to
@@ -61,6 +62,8 @@ def _log_of(read: Reading, node: ast.expr) -> str | None:
     if found.name in JOINS:
         return _joined(read, node, found)
     operand = found.positional[0]
+    if read.carried and found.name in _NOTHING:
+        return f"{read.text(node)} - {far(read.culprit.dtype)}"
     if found.name in _UNDONE:
         return _undone(found.name, read.text(operand))
     if found.name in _TIMES:
@@ -88,7 +91,7 @@ def _joined(read: Reading, node: ast.expr, found: Spelled) -> str | None:
     if not any(inner.values()):
         return None
     texts = {
-        one: text or _zeros(read, spelled(read.culprit.source, one)) or read.log(one)
+        one: text or zeros(read, spelled(read.culprit.source, one)) or read.log(one)
         for one, text in inner.items()
     }
     return _with(read, node, texts)
@@ -107,6 +110,14 @@ def _with(read: Reading, node: ast.expr, texts: Mapping[ast.expr, str]) -> str:
         pieces += [source.text[start:first], text]
         start = last
     return "".join((*pieces, source.text[start:end]))
+
+
+def _pad(read: Reading, found: Spelled) -> str | None:
+    """With zeros, of a recurrence."""
+    inner = log_of(read, found.positional[0])
+    if inner is None or not read.carried or len(found.positional) != 2 or found.keywords:
+        return None
+    return f"torch.nn.functional.pad({inner}, {read.rest(found)}, value=-{far(read.culprit.dtype)})"
 
 
 def _softmax(read: Reading, found: Spelled) -> str | None:
@@ -165,30 +176,14 @@ def _where(read: Reading, found: Spelled) -> str | None:
         return None
     first, second, third = found.positional
     condition, one, other = (second, first, third) if found.method else (first, second, third)
-    inner = [log_of(read, branch) or _settled(read, branch) for branch in (one, other)]
+    inner = [log_of(read, branch) or settled(read, branch) for branch in (one, other)]
     if None in inner or not any(log_of(read, branch) for branch in (one, other)):
         return None
     return f"torch.where({read.text(condition)}, {inner[0]}, {inner[1]})"
 
 
-def _settled(read: Reading, node: ast.expr) -> str | None:
-    """The logarithm of a number above 0, or of ones."""
-    number = read.number(node)
-    if number is not None:
-        return f"{math.log(number)!r}" if number > 0 else None
-    return _zeros(read, spelled(read.culprit.source, node))
-
-
 def _ones(read: Reading, found: Spelled) -> str | None:
-    return _zeros(read, found) if read.carried else None
-
-
-def _zeros(read: Reading, found: Spelled | None) -> str | None:
-    """The logarithm of ones."""
-    if found is None or found.name not in ("ones", "ones_like") or not found.positional:
-        return None
-    given = ", ".join(filter(None, (read.text(found.positional[0]), read.rest(found))))
-    return f"torch.{found.name.replace('ones', 'zeros')}({given})"
+    return zeros(read, found) if read.carried else None
 
 
 def _abs(read: Reading, found: Spelled) -> str | None:
@@ -375,6 +370,7 @@ _DIFFERENCES = {
     "exp": "{a}",
     "sigmoid": "torch.nn.functional.logsigmoid({a}) + torch.nn.functional.logsigmoid(-{b})",
 }
+_NOTHING = ("new_zeros", "zeros", "zeros_like")
 _TIMES = {"reciprocal": "-", "sqrt": "0.5 * "}  # that of the operand
 _RULES: dict[str, Callable[[Reading, Spelled], str | None]] = {
     "abs": _abs,
@@ -389,6 +385,7 @@ _RULES: dict[str, Callable[[Reading, Spelled], str | None]] = {
     "cdf": _cdf,
     "ones": _ones,
     "ones_like": _ones,
+    "pad": _pad,
     "pow": _pow,
     "prod": _prod,
     "softmax": _softmax,
