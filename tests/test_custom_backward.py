@@ -250,7 +250,7 @@ def program(name: str) -> str:
 
 REPAIRED = {
     "sign": "-grad_output * (y * y - 1)",
-    "twice": "2 * grad_output * (1 - y * y) / 2",
+    "twice": "return grad_output * (1 - y * y)",
     "without 1 / N": "grad_output * 2 * (x - target) / x.numel()",
     "1 / N too many": "grad_output * 2 * x / x.numel() * x.numel()",
     "a mean repeated": "grad_output * (2 * x)",
@@ -259,7 +259,7 @@ REPAIRED = {
     "transposed": "(grad_output.T @ x).mT",
     "swapped": "return grad_output * b, grad_output * a",
     "not summed": "(grad_output * w).sum(1)",
-    "the quotient rule": "grad / (1 + x.abs()) / (1 + x.abs())",
+    "the quotient rule": "grad / denominator / denominator",
     "the chain rule": "2 * grad_output * (x * x).cos() * x",
 }
 

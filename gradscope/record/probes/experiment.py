@@ -212,13 +212,18 @@ def _wrong(
         by_autograd=truth.by_autograd,
         **_worst(sample, place, evidence, truth),
     )
-    is_known = check.rewrite is not None or relation.kinds[-1] in ("none", "swapped", "saved")
+    # A number that has no name may be that of this call alone.
+    is_known = relation.kinds[-1] in ("none", "swapped", "saved") or (
+        check.rewrite is not None and (relation.factor is None or check.factor_name)
+    )
     if is_known or check.verdict != "wrong":
         return check
     names = dict.fromkeys(watcher.shapes, False) | dict.fromkeys(watcher.numbers, True)
     got = [sample.adapted(one, raw) for one, raw in enumerate(watched.returned)]
     found = slips(sample, place, truth, got, names)
-    return replace(check, slips=found, location=found[0].location) if found else check
+    if not found:
+        return check
+    return replace(check, rewrite=None, slips=found, location=found[0].location)
 
 
 def _worst(sample: Sample, place: int, evidence: Evidence, truth: Truth) -> dict[str, Any]:

@@ -26,13 +26,14 @@ from gradscope.source.spans import parenthesized
 
 SECONDS = 3.0  # for all changes of one backward
 BEST = 60  # changes of one place that are tried in pairs: those that leave least wrong
-FEWEST = 4  # different numbers in a gradient: fewer may come out right by chance
+FEWEST = 4  # different numbers in a gradient: with fewer, two changes may make it right by chance
 
 _TURNED: Mapping[type[ast.AST], str] = {
     ast.Lt: ">", ast.Gt: "<", ast.LtE: ">=", ast.GtE: "<=", ast.Eq: "!=", ast.NotEq: "==",
 }  # fmt: skip
 _OTHER: Mapping[type[ast.AST], tuple[str, ...]] = {
     ast.Add: ("-",), ast.Sub: ("+",), ast.Mult: ("/",), ast.Div: ("*",),
+    ast.BitAnd: ("|",), ast.BitOr: ("&",),
 }  # fmt: skip
 _PARTNERS = {"sin": "cos", "sinh": "cosh", "exp": "log", "sum": "mean", "tanh": "sigmoid"}
 _PARTNERS |= {"amax": "amin", "sqrt": "square", "ge": "le", "gt": "lt", "clamp_min": "clamp_max"}
@@ -63,10 +64,10 @@ def slips(
     node, source = function_of(code), source_of(code.co_filename)
     if node is None or source is None:
         return ()
-    if len(truth.right[place][0].unique()) < FEWEST:
-        return ()
+    values = len(truth.right[place][0].unique())
     trial = _Trial(sample, place, truth, got, formula, source, node)
-    found = trial.found(tuple(dict.fromkeys(_changes(source, node, names))))
+    changes = tuple(dict.fromkeys(_changes(source, node, names)))
+    found = trial.found(changes, in_pairs=values >= FEWEST)
     return tuple(_slip(source, code, one) for one in found)
 
 
@@ -90,14 +91,14 @@ class _Trial:
         right = [p for p in range(len(got)) if not self._wrong(p, got[p], 0)]
         self._places = (place, *right)
 
-    def found(self, changes: tuple[_Change, ...]) -> tuple[_Change, ...]:
+    def found(self, changes: tuple[_Change, ...], *, in_pairs: bool) -> tuple[_Change, ...]:
         left = {}
         for one in changes:
             left[one] = self._left((one,))
             if left[one] == 0:
                 return (one,)
         known = [one for one in changes if left[one] is not None]
-        best = sorted(known, key=lambda one: left[one] or 0)[:BEST]
+        best = sorted(known, key=lambda one: left[one] or 0)[: BEST if in_pairs else 0]
         for first, second in sorted(
             combinations(best, 2), key=lambda pair: sum(left[one] or 0 for one in pair)
         ):
@@ -193,7 +194,9 @@ def _turned(source: Source, node: ast.expr | ast.stmt) -> Iterator[_Change]:
     match node:
         case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in _TURNED:
             yield _between(source, node, left, right, _TURNED[type(op)])
-        case ast.UnaryOp(op=ast.USub() | ast.Invert(), operand=operand):
+        case ast.UnaryOp(op=ast.USub() | ast.Invert(), operand=operand) if not isinstance(
+            operand, ast.Constant
+        ):
             yield _whole(source, node, _operand(source, operand))
         case ast.Subscript(slice=ast.Name() | ast.Attribute() as mask):
             yield _Change(node, *source.extent(mask), f"~{source.of(mask)}")
@@ -211,6 +214,10 @@ def _operators(source: Source, node: ast.expr | ast.stmt) -> Iterator[_Change]:
         case ast.BinOp(left=left, op=op, right=right):
             for sign in _OTHER.get(type(op), ()):
                 yield _between(source, node, left, right, sign)
+            if isinstance(op, ast.Mult | ast.Div):  # without the factor
+                yield _whole(source, node, _operand(source, left))
+            if isinstance(op, ast.Mult):
+                yield _whole(source, node, _operand(source, right))
             if isinstance(op, ast.MatMult):
                 for side in (left, right):
                     text = f"{_operand(source, side)}.mT"
@@ -230,14 +237,23 @@ def _called(source: Source, node: ast.expr | ast.stmt) -> Iterator[_Change]:
 
 def _constants(source: Source, node: ast.expr | ast.stmt) -> Iterator[_Change]:
     match node:
+        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as value)):
+            yield from (_whole(source, node, text) for text in _numbers(-value))
         case ast.Constant(value=int() | float() as value) if type(value) is not bool:
-            for other in dict.fromkeys((value - 1, value + 1, -value, 2 * value, value / 2)):
-                is_whole = float(other).is_integer() and isinstance(value, int)
-                if other != value:
-                    yield _whole(source, node, repr(int(other) if is_whole else other))
+            if not isinstance(source.parents[node], ast.UnaryOp):
+                yield from (_whole(source, node, text) for text in _numbers(value))
         case ast.BinOp(op=ast.Pow(), right=ast.Name() | ast.Attribute() as power):
             for text in (f"({source.of(power)} - 1)", f"({source.of(power)} + 1)"):
                 yield _Change(node, *source.extent(power), text)
+
+
+def _numbers(value: float) -> Iterator[str]:
+    towards_zero = 1 if value < 0 else -1
+    steps = (value + towards_zero, value - towards_zero)
+    for other in dict.fromkeys((*steps, -value, 2 * value, value / 2)):
+        is_whole = float(other).is_integer() and isinstance(value, int)
+        if other != value:
+            yield repr(int(other) if is_whole else other)
 
 
 def _written(source: Source, node: ast.expr | ast.stmt) -> Iterator[_Change]:
@@ -284,6 +300,8 @@ def _multiplied(
             terms = [value]
         case ast.Call(func=ast.Attribute(attr="where"), args=[_, one, other]):
             terms = [one, other]
+        case ast.Call(func=ast.Attribute(attr="sum" | "mean", value=summed)):
+            terms = [summed]
     for term in terms:
         if isinstance(term, ast.Constant) and term.value is None:
             continue
@@ -291,6 +309,11 @@ def _multiplied(
         is_sum = isinstance(term, ast.BinOp) and not isinstance(term.op, ast.Mult | ast.Div)
         if (is_sum or isinstance(term, ast.Compare)) and text == source.of(term):
             text = f"({text})"
+        is_receiver = isinstance(source.parents[term], ast.Attribute)
+        if is_receiver and not is_sum:
+            text = source.of(term)
+        form = "({} {} {})" if is_receiver else "{} {} {}"
         for sign in "*/":
             for name in (*names, "2", "0.5"):
-                yield _Change(term, *parenthesized(source, term), f"{text} {sign} {name}")
+                change = form.format(text, sign, name)
+                yield _Change(term, *parenthesized(source, term), change)
