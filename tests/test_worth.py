@@ -118,6 +118,15 @@ def test_a_parameter_that_a_quotient_leaves_without_a_gradient_is_told():
         assert found == expected
 
 
+def test_a_loss_and_gradients_that_are_0_but_for_rounding_are_the_true_ones():
+    exact, after = seen(9e-15, gradient=(7e-15,)), seen(2.5e-6, gradient=(0.0,))
+
+    found = weighed(VERIFIED, seen(NAN), after, 0, exact, "stable-op")
+
+    assert isinstance(found, Verified) and found.effects.truth is not None
+    assert found.effects.truth.is_met
+
+
 def test_half_precision_leaves_fewer_digits_to_judge_by():
     after, exact = seen(98.0, gradient=(-0.45, 0.1)), seen(100.16, gradient=(-0.5, 0.1))
     found = weighed(VERIFIED, seen(NAN), after, 0, exact, "epsilon", in_half=True)

@@ -138,9 +138,7 @@ class Bench:
             wider = self._extended(finding, one, outcome.remains, DEEPEST)
             for more in islice(wider, BRANCHES**2):
                 found = self._verdict(finding, more)
-                if isinstance(found.verdict, Verified) or (
-                    isinstance(outcome.verdict, Refuted) and not isinstance(found.verdict, Refuted)
-                ):
+                if isinstance(found.verdict, Verified | Holds):
                     return self._smaller(finding, one, more, found)
         return one, outcome
 

@@ -110,14 +110,20 @@ _TRUTHS = frozenset("isfinite isnan isinf eq ne lt gt le ge logical_and logical_
 
 
 def counts(source: Source, node: ast.expr) -> bool:
-    """Whether an expression counts what is true: `(y > 0).float().sum()`, also through names."""
+    """Whether an expression counts what is true, `(y > 0).float().sum()`, or what an index holds,
+    `zeros.index_add(0, at, ones)`; also through names."""
     found = spelled(source, _given(source, node))
     if found is None or not found.positional:
         return False
     if found.name in _HANDS_ON:
         return counts(source, found.positional[0])
+    first = found.positional[0]
+    if found.name in ("index_add", "scatter_add"):
+        parts = (spelled(source, _given(source, one)) for one in (first, found.positional[-1]))
+        names = [part.name if part is not None else "" for part in parts]
+        return names[0] in ("zeros", "new_zeros") and names[1] in ("ones", "ones_like", "new_ones")
     is_count = found.name in ("bincount", "count_nonzero")
-    return is_count or (found.name == "sum" and _is_truth(source, found.positional[0]))
+    return is_count or (found.name == "sum" and (_is_truth(source, first) or counts(source, first)))
 
 
 def _is_truth(source: Source, node: ast.expr) -> bool:

@@ -14,7 +14,7 @@ from gradscope.repair.write.statements import for_all_readers
 from gradscope.repair.write.uses import Uses
 from gradscope.rules.reading import evidence
 from gradscope.rules.wording import phrases, proposals
-from gradscope.source import counts
+from gradscope.source import binding, counts
 from gradscope.source.arguments import called, canonical, spelled
 
 DECOMPOSITIONS = frozenset(("svd", "eigh", "eig", "eigvals"))
@@ -73,8 +73,16 @@ def divided_by_one(culprit: Culprit, request: ask.DivideByOne) -> Iterator[Candi
         return
     what = _short(culprit, node, edge)
     if is_count(culprit, edge) or counts(culprit.source, node):
-        edit = culprit.replace(node, f"{culprit.text(node)}.clamp(min=1)")
-        yield Candidate(proposals.COUNTED.format(what=what), (edit,))
+        title = proposals.COUNTED.format(what=what)
+        given = binding(culprit.source, node) if isinstance(node, ast.Name) else None
+        made = given.value if given is not None else None
+        name = culprit.source.of(node) if made is not None else ""
+        for part in (node, made):
+            if part is not None:
+                edit = culprit.replace(part, f"{culprit.text(part)}.clamp(min=1)")
+                yield Candidate(title, (edit,), elsewhere=name if part is node else "")
+        if made is not None:
+            return
     one = "1" if request.is_total else "1.0"  # as an integer it is no number to be varied
     template = filled(culprit, edge, f"torch.where({{x}} != 0, {{x}}, {one})", node)
     if template is None:
