@@ -115,13 +115,11 @@ class Culprit:
         return found
 
     def edges(self) -> Iterator[Edge]:
-        """The op's edges that have a guard or a condition: those that the operands are on first."""
+        """The op's edges that the operands are on; all of them where that was not measured."""
         fact = lookup(self.finding.op) or self._written_fact()
         if fact is not None:
             at = (fact.value_edge(self.values), fact.slope_edge(self.values))
-            seen = [edge for edge in at if edge is not None]
-            yield from seen
-            yield from (edge for edge in fact.edges if edge not in seen)
+            yield from [edge for edge in at if edge is not None] or fact.edges
 
     def _written_fact(self) -> OpFact | None:
         found = spelled(self.source, self.node) if self.node else None
