@@ -5,10 +5,12 @@ import re
 import pytest
 
 from gradscope.config import Config
-from gradscope.facts import Ending, Step, Trace
+from gradscope.facts import Ending, Location, Step, Trace
 from gradscope.pipeline import trace
 from gradscope.programs import parse_target
 from gradscope.repair.rates import Border, search, settles
+from gradscope.source import Source
+from gradscope.source.hand_updates import rate_by_hand
 
 LOOP = """
 import torch
@@ -31,6 +33,57 @@ def test_the_border_of_a_quadratic_lies_where_theory_has_it(tmp_path):
     assert found.evidence["stable_lr"] <= 1.0 < found.evidence["diverging_lr"] <= 1.5
     said = next(line for line in found.numbers if line.startswith("stops diverging"))
     assert re.search(r"between lr 0\.75 and 1\.06 \(found by running again 3 times\)", said)
+
+
+BY_HAND = """
+import torch
+def settle(energy, x, length=3.0, noise=0.0):
+    for _ in range(30):
+        x = x.detach().requires_grad_()
+        (slope,) = torch.autograd.grad(energy(x), x)
+        x = x - length * slope + noise * 0.1 * torch.randn_like(x)
+    return x
+settle(lambda x: x.square().sum(), torch.ones(2))
+"""
+
+
+def test_so_does_that_of_an_update_by_hand(tmp_path):
+    """Its rate is what the gradient is multiplied by: here the default of a parameter."""
+    file = tmp_path / "chain.py"
+    file.write_text(BY_HAND)
+    report = trace(parse_target(str(file)), Config(steps=60), silent=True)
+    (found,) = report.findings
+
+    assert (found.rule, found.location.line) == ("GS404", 7)
+    assert found.evidence["stable_lr"] <= 1.0 < found.evidence["diverging_lr"] <= 1.5
+    assert "length=0.5, noise=0.0" in found.fixes[0].patch
+    assert found.fixes[0].verified is True
+
+
+@pytest.mark.parametrize(
+    ("update", "rate"),
+    [
+        ("w = w - 0.5 * w.grad", 0.5),
+        ("w = w - 2 * step * g + 0.1 * torch.randn(2)", 0.25),
+        ("w.sub_(g, alpha=0.5)", 0.5),
+        ("w = w - given * g", None),  # somebody gives it
+        ("w = w - usual * g", 0.125),
+    ],
+)
+def test_the_rate_is_what_the_gradient_is_multiplied_by(tmp_path, update, rate):
+    text = (
+        "import torch\nstep = 0.25\n"
+        "def move(w, loss, given=0.01, *, usual=0.125):\n"
+        "    g = torch.autograd.grad(loss, w)[0]\n"
+        f"    {update}\n"
+        "    return w\n"
+        "move(w, loss, 0.02)\n"
+    )
+    place = Location("a.py", 5, 4, 5, 10, "move")
+
+    found = rate_by_hand(Source("a.py", text), place)
+
+    assert (found.value if found is not None else None) == rate
 
 
 def test_the_search_is_bounded():

@@ -9,14 +9,18 @@ from typing import Any
 
 from gradscope.diagnose import diagnose
 from gradscope.errors import GradscopeError
-from gradscope.facts import Finding, Fix, Severity, Trace
+from gradscope.facts import Finding, Fix, Location, Severity, Trace
 from gradscope.facts import requests as ask
 from gradscope.repair.again import Again
 from gradscope.repair.budget import Purpose
+from gradscope.repair.write.splice import spliced
 from gradscope.report.status import Doing
 from gradscope.rules.order import consequence, is_wrong_gradient
 from gradscope.rules.reading.divergence import tried
 from gradscope.rules.wording.proposals import proposed
+from gradscope.source import read
+from gradscope.source.hand_updates import rate_by_hand
+from gradscope.source.text import compiled_as
 
 COARSE, MOST_COARSE, FINE = 4.0, 4, 2  # quarter the rate until it holds, then halve the gap
 TOO_SMALL = 10.0  # times smaller than what holds: training would take that much longer
@@ -71,14 +75,33 @@ def with_stable_rate(findings: tuple[Finding, ...], again: Again) -> tuple[Findi
     if found is None or request is None or request.trial_steps is None:
         return findings
     steps = min(max(FEWEST_STEPS, request.trial_steps), MOST_STEPS)
+    at = request.update.location if request.update is not None else None
+    by_hand = at if request.update is not None and not request.update.optimizer else None
     again.stages.begin(Doing.SLOWING)
+
+    def run(factor: float) -> Trace:
+        if by_hand is None:
+            return again.run(Purpose.RATE, steps, Slower(factor))
+        texts = _with_rate(by_hand, (request.old or 0.0) * factor)
+        return again.budget.run(
+            Purpose.RATE, lambda limit: again.patched(texts, range(steps), limit)
+        )
+
     try:
-        border = search(lambda factor: settles(again.run(Purpose.RATE, steps, Slower(factor))))
+        border = search(lambda factor: settles(run(factor)))
     except GradscopeError as error:
         if again.budget.left_for(Purpose.RATE) <= 0:  # it had no time to begin
             raise TimeoutError from error
         return findings
     return tuple(_with(f, request, border) if f is found else f for f in findings)
+
+
+def _with_rate(place: Location, rate: float) -> dict[str, str]:
+    """The file of an update by hand, with another rate there."""
+    source = read(place.file)
+    number = rate_by_hand(source, place)
+    edits = [source.edit(*source.extent(number), f"{rate:g}")] if number is not None else ()
+    return {compiled_as(source.file): spliced(source, edits)}
 
 
 def _asking(findings: tuple[Finding, ...]) -> Iterator[tuple[Finding, ask.LowerRate]]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from gradscope.facts import Location
 from gradscope.source.arguments import called
-from gradscope.source.meaning import definition
+from gradscope.source.meaning import binding
 from gradscope.source.text import Source
 
 Holder = ast.Name | ast.Attribute
@@ -59,7 +59,10 @@ def rate_by_hand(text: Source, place: Location) -> ast.Constant | None:
         if isinstance(node, ast.Assign | ast.AugAssign | ast.Expr)
         and node.lineno <= place.line <= (node.end_lineno or node.lineno)
     ]
-    numbers = (number(text, factor) for node in around for factor in _factors(node))
+    products = [product for node in around for product in _products(node)]
+    of_gradient = [one for one in products if any(_is_gradient(text, part) for part in one)]
+    factors = (factor for product in of_gradient or products for factor in product)
+    numbers = (number(text, factor) for factor in factors)
     return next((one for one in numbers if one is not None), None)
 
 
@@ -93,12 +96,33 @@ def _additions(text: Source, node: ast.AST) -> Iterator[ast.AugAssign | ast.keyw
                 yield keyword
 
 
-def _factors(update: ast.stmt) -> Iterator[ast.expr]:
+def _products(update: ast.stmt) -> Iterator[list[ast.expr]]:
     for node in ast.walk(update):
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
-            yield from (node.left, node.right)
-        elif isinstance(node, ast.keyword) and node.arg == "alpha":
-            yield node.value
+            yield _factors(node)
+        elif isinstance(node, ast.Call) and node.args:
+            yield from ([key.value, node.args[0]] for key in node.keywords if key.arg == "alpha")
+
+
+def _factors(node: ast.expr) -> list[ast.expr]:
+    """Those with a name first: of `2 * lr * g` that is the rate."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+        both = _factors(node.left) + _factors(node.right)
+        return sorted(both, key=lambda one: not isinstance(one, ast.Name))
+    return [node]
+
+
+def _is_gradient(text: Source, node: ast.expr) -> bool:
+    """Whether `.grad` is read in it, or what `torch.autograd.grad` gave."""
+    for part in ast.walk(node):
+        if isinstance(part, ast.Attribute) and part.attr == "grad":
+            return True
+        made = binding(text, part) if isinstance(part, ast.Name) else None
+        if made is not None and isinstance(made.statement, ast.Assign):
+            calls = (one for one in ast.walk(made.statement) if isinstance(one, ast.Call))
+            if any(text.names.dotted(one.func) == "torch.autograd.grad" for one in calls):
+                return True
+    return False
 
 
 def number(text: Source, node: ast.expr) -> ast.Constant | None:
@@ -107,6 +131,29 @@ def number(text: Source, node: ast.expr) -> ast.Constant | None:
     given: ast.expr | None = node
     while isinstance(given, ast.UnaryOp | ast.Name) and given not in seen:
         seen.add(given)  # two names may be given each other
-        given = given.operand if isinstance(given, ast.UnaryOp) else definition(text, given)
+        given = _given(text, given) if isinstance(given, ast.Name) else given.operand
     is_number = isinstance(given, ast.Constant) and type(given.value) in (int, float)
     return given if is_number and isinstance(given, ast.Constant) and given.value else None
+
+
+def _given(text: Source, name: ast.Name) -> ast.expr | None:
+    """What a name was given; for a parameter its default, where no call of the file gives it."""
+    made = binding(text, name)
+    function = made.statement if made is not None else None
+    if made is None or not isinstance(function, ast.FunctionDef):
+        return made.value if made is not None else None
+    given = function.args
+    names = [one.arg for one in given.posonlyargs + given.args]
+    defaults = dict(zip(reversed(names), reversed(given.defaults), strict=False))
+    defaults |= {
+        one.arg: value
+        for one, value in zip(given.kwonlyargs, given.kw_defaults, strict=True)
+        if value
+    }
+    place = names.index(name.id) if name.id in names else len(names)
+    calls = (one for one in text.nodes.every(ast.Call) if called(one) == function.name)
+    is_given = any(
+        len(one.args) > place or any(key.arg in (None, name.id) for key in one.keywords)
+        for one in calls
+    )
+    return None if is_given else defaults.get(name.id)

@@ -304,7 +304,7 @@ def _slower(
     if update.lr is None:
         return ask.LowerRate()
     # What is steep is the sum, or has no rate; or any rate holds, once the first leap is over.
-    can_try = bool(update.optimizer) and not stale and update.optimizer not in BLIND_TO_SCALE
+    can_try = not stale and update.optimizer not in BLIND_TO_SCALE
     steps = 2 * (rise.first + 1 + len(rise.losses)) if can_try else None
     new = divergence.shorter_lr(rise, update.lr, update.optimizer, magnitudes.leaves)
     return ask.LowerRate(update.lr, new, update, steps)
