@@ -206,10 +206,11 @@ def test_a_control_run_that_the_time_limit_ends_tells_nothing_of_repeatability(f
 
 
 def test_a_value_may_move_where_the_fix_says_so(file):
-    fix = judged(seen(3.0, 2.5, values=(0.0, 2.0)), kind="epsilon")
+    for loss, verified in ((1.9921875, True), (2.25, False)):  # as a small number can do, or more
+        fix = judged(seen(3.0, loss, values=(0.0, 2.0)), kind="epsilon")
 
-    assert fix.verdict.effects.moves == (LossMove(1, 0.5),)
-    assert (fix.verified, fix.safety) == (True, "unsafe")
+        assert fix.verdict.effects.moves == (LossMove(1, abs(2.0 - loss)),)
+        assert (fix.verified, fix.safety) == (verified, "unsafe")
 
 
 def test_no_fix_may_break_a_gradient_that_was_finite(file):

@@ -6,7 +6,17 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from gradscope.facts import Finding, Fix, Holds, NotTried, NumberDecides, Reason, Refuted, Verified
+from gradscope.facts import (
+    Disturbs,
+    Finding,
+    Fix,
+    Holds,
+    NotTried,
+    NumberDecides,
+    Reason,
+    Refuted,
+    Verified,
+)
 from gradscope.facts import requests as ask
 from gradscope.repair.attempt import Bench
 from gradscope.repair.budget import Budget, Search
@@ -124,8 +134,13 @@ class Service:
             yield tried
             # Another spelling of an epsilon leaves values of the same size.
             is_settled = isinstance(tried.verdict, Holds) and tried.kind == "epsilon"
+            is_settled &= not _disturbs(tried)
             if tried.verified is not False or is_settled or _is_decided(tried):
                 return
+
+
+def _disturbs(fix: Fix) -> bool:
+    return isinstance(fix.verdict, Holds) and isinstance(fix.verdict.but, Disturbs)
 
 
 def _is_decided(fix: Fix) -> bool:

@@ -105,7 +105,9 @@ def weighed(
     float64, where that is sound: it alone is the judge then. `in_half`: the culprit computes in
     half precision. `of_quotient`: it divides what is trained by what is."""
     if exact is None:
-        but = _shortfall(before, after, step, kind) or _disturbed(verdict.effects, before, kind)
+        but = _shortfall(before, after, step, kind) or _disturbed(
+            verdict.effects, before, step, kind
+        )
         but = but or (_unlearnt(before, after, step) if of_quotient else None)
         return verdict if but is None else Holds(verdict.effects, but)
     is_whole = shows_gradients(exact, step)
@@ -142,14 +144,20 @@ def _unlearnt(before: Trace, after: Trace, step: int) -> verdicts.NothingToLearn
     return next((verdicts.NothingToLearn(one.name) for one in lost), None)
 
 
-def _disturbed(effects: verdicts.Effects, before: Trace, kind: str) -> verdicts.Disturbs | None:
-    """What moves although the fix is one for a few elements alone, none of which is among it."""
-    for move in effects.moves if kind == "masked-branch" else ():
+def _disturbed(
+    effects: verdicts.Effects, before: Trace, step: int, kind: str
+) -> verdicts.Disturbs | None:
+    """What moves although the fix is one for a few elements alone, none of which is among it; or
+    a loss that was right, by more than a small number in the place of 0 can move it."""
+    least = MINIMUM if kind in BOUNDS else 0.0
+    is_slope = any(one.bad for one in before.gradients)
+    for move in effects.moves if kind in HOLD_OFF and (is_slope or not least) else ():
         match move:
-            case verdicts.GradientMove(_, share) if (share or 0.0) > DISTURBED:
+            case verdicts.GradientMove(_, share) if not least and (share or 0.0) > DISTURBED:
                 return verdicts.Disturbs(move)
-            case verdicts.LossMove(at, amount) if amount > CLOSE * abs(loss_of(before, at) or 0.0):
-                return verdicts.Disturbs(move)
+            case verdicts.LossMove(at, amount) if at == step or not least:
+                if amount > max(least, CLOSE * abs(loss_of(before, at) or 0.0)):
+                    return verdicts.Disturbs(move)
     return None
 
 

@@ -57,6 +57,17 @@ def masked(culprit: Culprit, *, hidden: bool) -> Iterator[Candidate]:
     yield from restored
 
 
+def value_kept(culprit: Culprit) -> Iterator[Candidate]:
+    """Where a value is right and its slope is not: that very value, beside a harmless operand. What
+    asks whether a length is 0 takes a small one for another."""
+    edges = [edge for edge in culprit.edges() if operand_of(culprit, edge) is not None]
+    if edges and culprit.finding.phase is Phase.BACKWARD:
+        node = operand_of(culprit, edges[0])
+        assert node is not None
+        for one in _restored(culprit, edges[0], list(_own_conditions(culprit, edges, node))):
+            yield replace(one, kind="masked-branch")
+
+
 def _goes_by_value(culprit: Culprit) -> bool:
     """Whether a maximum, a sort or a clamp threw the value away, and not a mask."""
     chain = culprit.finding.chain

@@ -16,6 +16,7 @@ from gradscope.source.arguments import ARGUMENTS, called, canonical
 from gradscope.source.spans import ancestors
 
 _SIMPLE = ast.Assign | ast.AnnAssign | ast.AugAssign | ast.Return | ast.Expr
+LONG = 24  # characters of arithmetic that nobody writes three times
 # What evaluates its parts elsewhere, many times or not at all.
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _INNER = (ast.Lambda, *_COMPREHENSIONS, ast.IfExp, ast.BoolOp, ast.NamedExpr)
@@ -71,7 +72,7 @@ def _computed(culprit: Culprit, one: Candidate) -> Iterator[ast.expr]:
     ]
     for part in sorted(found, key=lambda part: -len(source.of(part))):
         calls = [call for call in ast.walk(part) if isinstance(call, ast.Call)]
-        is_cheap = all(_is_cheap(call) for call in calls)
+        is_cheap = all(map(_is_cheap, calls)) if calls else len(source.of(part)) < LONG
         if not is_cheap and not any(isinstance(one, _INNER) for one in ancestors(source, part)):
             yield part
 

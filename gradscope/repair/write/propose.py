@@ -39,6 +39,7 @@ def _kept_off(culprit: Culprit) -> Ways:
     if culprit.finding.phase is Phase.OPTIMIZER:
         yield from training.optimizer_eps(culprit)
     yield from guards.guarded(culprit)
+    yield from masked.value_kept(culprit)
 
 
 def _masked(culprit: Culprit, request: ask.HarmlessOperand) -> Ways:
