@@ -336,6 +336,49 @@ FREED = {
             (critic(y).mean() - scores.mean()).backward()
             other.step()
     """,
+    "chances under the policy that acted": """
+        def acted(policy):
+            chances = [torch.log_softmax(policy(one), -1) for one in x.split(2)]
+            return torch.cat(chances)
+
+        policy = nn.Linear(3, 2)
+        optimizer = torch.optim.SGD(policy.parameters(), lr=0.1)
+
+        def update(old):
+        -     old = old[:, 0]  # <-
+        +     old = old[:, 0].detach()  # <-
+            for _ in range(3):
+                ratio = (torch.log_softmax(policy(x), -1)[:, 0] - old).exp()
+                loss = -torch.min(ratio * y[:, 0], ratio.clamp(0.8, 1.2) * y[:, 0]).mean()
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+
+        update(acted(policy))
+    """,
+    "advantages with the graph of the critic": """
+        critic = nn.Linear(3, 1)
+        optimizer = torch.optim.SGD([*net.parameters(), *critic.parameters()], lr=0.1)
+        values = torch.cat([critic(one) for one in x.split(2)])
+        - advantages = y - values.square()  # <-
+        + advantages = (y - values.square()).detach()  # <-
+        for _ in range(3):
+            rows = torch.randperm(6)[:3]
+            gain = net(x[rows]) * advantages[rows] - advantages[rows].abs()
+            loss = (critic(x[rows]) - y[rows]).square().mean() - gain.mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    """,
+    "prediction whose weights are decayed by hand": """
+        - out = torch.tanh(net(x))  # <-
+        for _ in range(3):
+        +     out = torch.tanh(net(x))  # <-
+            loss = (out - y).square().mean() + 0.01 * net.weight.square().sum()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    """,
     "cache of a module": """
         class Cached(nn.Module):
             def __init__(self):

@@ -46,7 +46,8 @@ class Shared:
     to `made` through which nothing has run since. `carried` are the ways to reach the value.
     `calls` made the part, those `above` it lead on to the present loss; `updates` are those made
     since; `trained`: one of them moved parameters of it. `apart`: an optimizer that has not stepped
-    since holds none, and others that the present loss depends on. `constant`: the gradients that
+    since holds none, and others that the present loss depends on. `anew`: the present loss has read
+    each leaf of it once more, in the same module or line. `constant`: the gradients that
     the earlier backward handed out are numbers in the present loss.
     """
 
@@ -63,6 +64,7 @@ class Shared:
     updates: tuple[Write, ...] = ()
     trained: bool = False
     apart: bool = False
+    anew: bool = False
     constant: bool = False
 
 

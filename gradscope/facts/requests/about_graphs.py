@@ -78,6 +78,12 @@ class DetachUse(Allow):
     name: str
 
 
+class DetachMade(Allow):
+    """Give what `call` makes without its graph."""
+
+    call: Call
+
+
 class ComputeAnew(Allow):
     """Run `calls` in each turn of the loop that calls backward there."""
 

@@ -165,6 +165,7 @@ class _Inquiry:
             updates=tuple(map(_as_update, after)),
             trained=any(leaves & set(map(id, one.parameters)) for one in after),
             apart=self._notes.is_apart(after, beyond, leaves),
+            anew=self._is_anew(below[end], raised),
             constant=any(resolve(*site[0]) == earlier.place for site in _constants(raised)),
         )
 
@@ -176,6 +177,17 @@ class _Inquiry:
         leading = [one for number in after for one in held.get(number, ())]
         found = sorted(earlier.carried.get(seq, ()), key=lambda one: one not in leading)
         return tuple(replace(one, kept=one in held.get(seq, ())) for one in found)
+
+    def _is_anew(self, part: set[Any], raised: Raised) -> bool:
+        """Whether what read each leaf of a part of the graph has read it outside of it too."""
+        found: list[set[Any]] = []
+        for leaf in (one for one in part if hasattr(one, "variable")):
+            readers: tuple[set[Any], set[Any]] = set(), set()
+            for node in raised.nodes[leaf]:
+                if (call := self._context.call(node)) is not None and call.location is not None:
+                    readers[node in part].add(call.location.module or call.location)
+            found.append(readers[0] & readers[1])
+        return bool(found) and all(found)
 
     def _has_run_again(self, made: Call | None, since: int) -> bool:
         """Whether the line of a call has made a node after the one with that number."""

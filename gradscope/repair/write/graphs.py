@@ -46,6 +46,13 @@ def detached(culprit: Culprit, request: ask.DetachUse) -> Ways:
                 return
 
 
+def detached_at_once(culprit: Culprit, request: ask.DetachMade) -> Ways:
+    """`(rewards - values).detach()`."""
+    node = culprit.at(request.call.location)
+    if node is not None:
+        yield [culprit.replace(node, f"{culprit.text(node)}.detach()")]
+
+
 def each_turn(culprit: Culprit, request: ask.ComputeAnew) -> Ways:
     """What stands before the loop, or before the closure that calls backward, at its begin; what a
     condition runs once, without that."""

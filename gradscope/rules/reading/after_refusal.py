@@ -88,6 +88,8 @@ def _shared(shared: refusals.Shared, raised_at: Location | None) -> Iterator[ask
         return
     if is_once(shared, raised_at) and raised_at is not None:
         anew = ask.ComputeAnew(shared.calls, raised_at)
+        if shared.anew and shared.made is not None:  # what it learnt from both would cancel out
+            yield ask.DetachMade(shared.made)
         detached = map(ask.DetachCarried, shared.carried if shared.used is not None else ())
         yield from (anew, *detached) if shared.trained or not shared.updates else (*detached, anew)
         yield ask.KeepGraph(raised_at)
