@@ -135,7 +135,7 @@ def _freed(one: refusals.GraphFreed) -> Told:
     elif is_once(shared, one.raised_at):
         why += f" Here {name} is computed once, and each turn of the loop runs backward through it."
         if shared.anew:
-            why += f" Each turn reads the same parameters anew, and trains them so: {name} may be numbers."
+            why += f" The turn reads the same parameters anew: {name} may be a constant."
         headline = f"{name} is computed once, and backward runs through it more than once"
         label, place = "computed once", shared.once
     else:
