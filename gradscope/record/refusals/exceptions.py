@@ -11,6 +11,8 @@ import torch
 
 from gradscope.facts import Location
 from gradscope.record.graph import Nodes, consumers
+from gradscope.record.held import alive, variables
+from gradscope.record.optimizers import parameters_of
 from gradscope.record.sites import USER, kind_of, resolve
 from gradscope.record.sizes.flow import Flow
 
@@ -62,6 +64,15 @@ class Raised:
     @property
     def place(self) -> Location | None:
         return self.places[0] if self.places else None
+
+    def leaves_held(self) -> Iterator[torch.Tensor]:
+        """Those that require a gradient, and that an optimizer or a variable holds."""
+        for optimizer in alive(torch.optim.Optimizer):
+            yield from (one for one in parameters_of(optimizer) if one.requires_grad)
+        for frame in self.frames:
+            for _, one in variables(frame.f_locals):
+                if isinstance(one, torch.Tensor) and one.is_leaf and one.requires_grad:
+                    yield one
 
 
 def chain(error: BaseException | None) -> Iterator[BaseException]:

@@ -27,9 +27,8 @@ from gradscope.record.definitions import (
 )
 from gradscope.record.events.provenance import storage_key
 from gradscope.record.graph import consumers, ends, is_older, leaf_ids, up, withheld
-from gradscope.record.held import alive, variables
+from gradscope.record.held import variables
 from gradscope.record.journal import to_call
-from gradscope.record.optimizers import parameters_of
 from gradscope.record.refusals.exceptions import Raised, chain
 from gradscope.record.refusals.notes import Noted, Notes, Pass, Updated, held_graphs
 from gradscope.record.sites import Site, place_of, resolve
@@ -224,7 +223,7 @@ class _Inquiry:
         if cut is not None:
             reason, call, location, related = explained(cut)
             return {"reason": reason, "call": call, "location": location, "related": related}
-        early = filter(None, map(flow.early.of, _leaves_held(raised))) if flow else iter(())
+        early = filter(None, map(flow.early.of, raised.leaves_held())) if flow else iter(())
         if (site := next(early, None)) is not None:
             return {"reason": NoGradient.LATE, "location": place_of(site)}
         frame = raised.frame
@@ -393,13 +392,3 @@ def _constants(raised: Raised) -> Iterator[Site]:
     if (flow := raised.flow) is not None:
         for root in raised.roots:
             yield from (one.cut.note.user for one in flow.constants_in(flow.of(root)[1]))
-
-
-def _leaves_held(raised: Raised) -> Iterator[torch.Tensor]:
-    """Those that require a gradient, and that an optimizer or a variable holds."""
-    for optimizer in alive(torch.optim.Optimizer):
-        yield from (one for one in parameters_of(optimizer) if one.requires_grad)
-    for frame in raised.frames:
-        for _, one in variables(frame.f_locals):
-            if isinstance(one, torch.Tensor) and one.is_leaf and one.requires_grad:
-                yield one
