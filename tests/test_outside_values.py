@@ -208,3 +208,15 @@ def test_the_learning_rate_is_inf():
 
     assert found.message == "`SGD` steps with lr = inf"
     assert [fix.kind for fix in found.fixes] == ["lower-lr"]
+
+
+def test_running_statistics_of_a_bad_batch_are_no_cause_of_their_own():
+    def program():
+        norm = torch.nn.BatchNorm1d(2)
+        model = torch.nn.Sequential(torch.nn.Linear(2, 2), norm)
+        batch = torch.ones(3, 2) / torch.tensor([0.0, 1.0])
+        norm(batch)
+        norm.eval()
+        model(torch.ones(3, 2)).sum().backward()
+
+    assert [one.name for one in findings(program)] == ["zero-division"]

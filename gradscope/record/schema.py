@@ -18,6 +18,7 @@ _ALLOCATIONS = {"empty", "empty_like", "new_empty", "empty_strided", "new_empty_
 # Torch's own namespaces of collectives. Those that return no result fill their first argument, and
 # end in an underscore: `c10d::send` and `c10d::barrier` fill nothing.
 _COLLECTIVES = "c10d"
+_STATISTICS = ("running_mean", "running_var")
 _FUNCTIONAL_COLLECTIVES = ("_c10d_functional", "_c10d_functional_autograd")
 
 
@@ -34,6 +35,7 @@ class OpInfo:
     `receives`: a collective, which fills memory with what other ranks send, later than it returns:
     with `fills_first` that of its first argument, else that of its result.
     `written`: positions (int) and keyword names (str) of the arguments that the op writes.
+    `running`: it has statistics that it only updates in training, whatever its schema says.
     """
 
     name: str
@@ -56,6 +58,7 @@ class OpInfo:
     matrix: str = ""  # the argument that is decomposed
     regular: bool = False  # it may not be singular
     definite: bool = False  # nor an indefinite one
+    running: bool = False
 
     def named_arguments(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -70,13 +73,26 @@ class OpInfo:
         """Each tensor whose values it reads, with its name; one of a list gets `tensors[2]`."""
         if self.shape_only:
             return
+        updated = self.running and self._trains(args, kwargs)
         for name, value in self.named_arguments(args, kwargs):
+            if updated and name in _STATISTICS:
+                continue
             if isinstance(value, torch.Tensor):
                 yield name, value
             elif isinstance(value, list | tuple):
                 for position, item in enumerate(value):
                     if isinstance(item, torch.Tensor):
                         yield f"{name}[{position}]", item
+
+    def _trains(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        return bool(dict(self.named_arguments(args, kwargs)).get("training"))
+
+    def updated_tensors(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[torch.Tensor]:
+        """The running statistics that the op has moved towards those of its operand."""
+        if not self.running or not self._trains(args, kwargs):
+            return []
+        arguments = dict(self.named_arguments(args, kwargs))
+        return [one for key in _STATISTICS if (one := arguments.get(key)) is not None]
 
     def written_tensors(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[torch.Tensor]:
         """The tensors that the op wrote in place, foreach lists flattened."""
@@ -134,6 +150,7 @@ def read_schema(func: Any) -> OpInfo:
         and has(name, Trait.FILL_HANGS_ON_MODES),
         matrix=matrix.argument if matrix is not None else "",
         regular=matrix is not None and matrix.values is None,
+        running=any(argument.name in _STATISTICS for argument in schema.arguments),
         definite=matrix is not None and matrix.definite,
         receives=fills_first or namespace in _FUNCTIONAL_COLLECTIVES,
         fills_first=fills_first,

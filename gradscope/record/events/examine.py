@@ -121,7 +121,8 @@ class Examiner:
                 context.provenance.mark(tensor, source, intended=raw.intended)
             context.bad_in_step |= not raw.intended
             return
-        for tensor in bad:
+        statistics = op.info.updated_tensors(op.args, op.kwargs)
+        for tensor in (*bad, *filter(holds_bad, statistics)):
             context.provenance.mark(tensor, raw.fact.id, intended=raw.intended)
         self._measure(op, raw, written, output, values)
         if raw.node is not None:

@@ -140,7 +140,7 @@ def words(lost: Lost) -> Words:
 
 def numbers(lost: Lost) -> Iterator[str]:
     usage = lost.usage
-    if lost.how in (Loss.ELSEWHERE, Loss.TWICE):
+    if lost.how in (Loss.ELSEWHERE, Loss.TWICE, Loss.LEFT_OUT):
         yield f"get a gradient, and are not held: {phrases.listed(lost.others)}"
     if lost.how in (Loss.NO_RATE, Loss.IDLE, Loss.ROUNDED):
         yield f"lr {number(usage.rates.peak, 3)} at most, {number(usage.rates.last, 3)} at last"
