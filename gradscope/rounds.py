@@ -15,7 +15,7 @@ from gradscope.programs import Kept, RunOptions, Target, run
 from gradscope.programs.ranks import Ranks
 from gradscope.record.sites import shown_path
 from gradscope.repair import Again, Budget, repaired
-from gradscope.repair.again import Hindered
+from gradscope.repair.again import Hindered, Setup
 from gradscope.repair.closer import look_closer
 from gradscope.repair.write.splice import spliced, unified
 from gradscope.report import trials
@@ -26,6 +26,7 @@ from gradscope.writing import Changed, Content, write_together
 MOST_ROUNDS = 8
 
 Run = Callable[[Mapping[str, str], range | None, float | None], Trace]  # patches, steps, seconds
+RunWith = Callable[[Setup, range, float, Mapping[str, str]], Trace]  # after a setup
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +79,7 @@ def fix_all(
     rerun: Run,
     *,
     may_apply: Callable[[Fix], bool],
+    rerun_with: RunWith | None = None,
     config: Config | None = None,
     budget: Budget | None = None,
     stages: Stages | None = None,
@@ -102,7 +104,7 @@ def fix_all(
             continue
         if seen is not None and not state.is_over:
             try:
-                _make_round(state, seen, rerun, may_apply, config, stages, tell)
+                _make_round(state, seen, rerun, rerun_with, may_apply, config, stages, tell)
             except KeyboardInterrupt:
                 _note_interrupt(state)
         if ranks is not None:
@@ -156,6 +158,7 @@ def _make_round(
     state: Repaired,
     seen: Trace,
     rerun: Run,
+    rerun_with: RunWith | None,
     may_apply: Callable[[Fix], bool],
     config: Config,
     stages: Stages,
@@ -167,8 +170,18 @@ def _make_round(
         def patched(patches: Mapping[str, str], steps: range, limit: float) -> Trace:
             return rerun({**state.texts, **patches}, steps, limit)
 
+        def changed(setup: Setup, steps: range, limit: float) -> Trace:
+            assert rerun_with is not None
+            return rerun_with(setup, steps, limit, state.texts)
+
         tried = repaired(
-            seen, findings, patched, budget=state.budget, stages=stages, overlay=state.as_patched
+            seen,
+            findings,
+            patched,
+            rerun_with=changed if rerun_with is not None else None,
+            budget=state.budget,
+            stages=stages,
+            overlay=state.as_patched,
         )
         return tried, ()
 
@@ -229,6 +242,10 @@ def fix_target(
             return look_closer(again.whole(patches), again, patches)[0]
         return again.patched(patches, steps, limit)
 
+    def rerun_with(setup: Setup, steps: range, limit: float, patches: Mapping[str, str]) -> Trace:
+        assert again is not None
+        return again.changed(setup, steps, limit, patches)
+
     def follow() -> Repaired | None:
         return None if again is None else again.follow()
 
@@ -236,6 +253,7 @@ def fix_target(
         return fix_all(
             rerun,
             may_apply=may_apply,
+            rerun_with=rerun_with,
             config=config,
             budget=spent,
             stages=told,

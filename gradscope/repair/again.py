@@ -112,9 +112,11 @@ class Again:
         """With texts in the place of files, at work in these steps, for at most `limit` seconds."""
         return self._run(replace(self._plan(steps), patches=patches), limit)
 
-    def changed(self, setup: Setup, steps: range, limit: float) -> Trace:
+    def changed(
+        self, setup: Setup, steps: range, limit: float, patches: Mapping[str, str] | None = None
+    ) -> Trace:
         """With what `setup` does before the program starts, or goes on."""
-        return self._run(replace(self._plan(steps), setup=setup), limit)
+        return self._run(replace(self._plan(steps), setup=setup, patches=patches or {}), limit)
 
     def whole(self, patches: Mapping[str, str]) -> Trace:
         """With texts in the place of files, as far as the first run was to go."""

@@ -15,6 +15,7 @@ from gradscope.repair.write.culprit import Candidate, Culprit
 from gradscope.repair.write.propose import candidates
 from gradscope.repair.write.splice import edits_between, spliced, unified, without_first
 from gradscope.source import Source, read
+from gradscope.source import at as text_at
 from gradscope.source.text import compiled_as
 
 TOKEN = re.compile(r"\d+\.?\d*(?:[eE][-+]?\d+)?|\w+|\s+|.")
@@ -82,10 +83,10 @@ class Patched:
         return replace(self, made=self.made[len(first.made) :], text=text) if text else None
 
     def writes(self, at: Location) -> bool:
-        """Whether the line of a place in the patched files is the patch's own."""
+        """Whether what is at a place in the patched files is the patch's own."""
         for source, text in self.files:
             if realpath(source.file) == realpath(at.file):
-                return text.splitlines()[at.line - 1] not in source.text.splitlines()
+                return text_at(replace(source, text=text), at) not in source.text
         return False
 
     @property

@@ -231,7 +231,10 @@ def _mean(read: Reading, found: Spelled) -> str | None:
     rest = read.rest(found)
     over, dims = (inner, rest) if rest else (f"{atom(inner)}.flatten()", "0")
     total = read.call("logsumexp", over, dims)
-    return f"{total} - torch.logsumexp(torch.zeros_like({over}), {dims})"
+    log, dim = read.culprit.names.spell("math.log"), dims.removeprefix("dim=")
+    if log is None or not dim.removeprefix("-").isdecimal():
+        return f"{total} - torch.logsumexp(torch.zeros_like({over}), {dims})"
+    return f"{total} - {log}({f'{atom(inner)}.shape[{dim}]' if rest else f'{atom(inner)}.numel()'})"
 
 
 def _chosen(read: Reading, found: Spelled) -> str | None:

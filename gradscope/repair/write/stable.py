@@ -111,9 +111,15 @@ def _left_over(culprit: Culprit, node: ast.expr, text: str) -> Iterator[Edit]:
             continue
         reads = source.nodes.scope(name).owner(name.id)
         is_local = reads is source.nodes.scope(made).function
-        if not is_local or len(reads.bindings[name.id]) > 1 or len(made.targets) > 1:
+        if not is_local or len(made.targets) > 1:
             continue
-        if all(one in gone for one in reads.reads[name.id]) and _is_replaced(culprit, made, text):
+        read = reads.reads[name.id]
+        if len(reads.bindings[name.id]) > 1:  # `w = exp(x)`, then `w = w / w.sum()`
+            meant = {one: binding(source, one) for one in read}
+            if None in meant.values():
+                continue
+            read = [one for one in read if meant[one] is given]
+        if all(one in gone for one in read) and _is_replaced(culprit, made, text):
             gone |= {*ast.walk(made)}
             waiting += [one for one in ast.walk(made.value) if isinstance(one, ast.Name)]
             yield from _dropped(culprit, made)
