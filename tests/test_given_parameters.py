@@ -112,6 +112,58 @@ def test_an_optimizer_is_given_what_its_passes_are_for(case, here):
     assert loud(repaired) == []
 
 
+PARTS = NETS.format("""\
+net, other, weight = Net(6, 4), Net(6, 4), nn.Parameter(torch.ones(2))
+opt = torch.optim.Adam(GIVEN, lr=1e-3)
+for step in range(8):
+    x = torch.randn(8, 6)
+    one, two = net(x).square().mean(), other(x).cos().mean()
+    opt.zero_grad()
+    (LOSS).backward()
+    opt.step()
+""")
+BOTH, WEIGHED = "one + two", "weight.exp()[0] * one + weight.exp()[1] * two"
+# What the optimizer is given, the loss, and what it is to be given.
+LEFT_OUT = {
+    "one of two networks": (
+        "net.parameters()",
+        BOTH,
+        "[*net.parameters(), *other.parameters()]",
+    ),
+    "a weight of the losses": (
+        "[*net.parameters(), *other.parameters()]",
+        WEIGHED,
+        "[*net.parameters(), *other.parameters(), weight]",
+    ),
+    "both, from a sum of lists": (
+        "list(net.body.parameters()) + list(net.head.parameters())",
+        WEIGHED,
+        "[*(list(net.body.parameters()) + list(net.head.parameters())),"
+        " *other.parameters(), weight]",
+    ),
+    "one of two networks, beside groups": (
+        '[{"params": net.body.parameters(), "lr": 1e-2}, {"params": net.head.parameters()}]',
+        BOTH,
+        '[{"params": net.body.parameters(), "lr": 1e-2}, {"params": net.head.parameters()},'
+        ' {"params": [*other.parameters()]}]',
+    ),
+}
+
+
+@pytest.mark.parametrize("case", LEFT_OUT)
+def test_what_is_left_out_is_given_to_the_optimizer_as_well(case, here):
+    given, loss, wanted = LEFT_OUT[case]
+    program = PARTS.replace("LOSS", loss)
+    repaired = program.replace("GIVEN", wanted)
+
+    (found,) = diagnosed_text(program.replace("GIVEN", given), here, verify=True).findings
+
+    assert (found.rule, found.severity) == ("GS407", "note")
+    assert found.fixes[0].verified is True
+    assert patched(found.fixes[0].patch, here) == repaired
+    assert findings(repaired) == []
+
+
 ONLINE = NETS.format("""\
 online = Net(6, 4)
 target = copy.deepcopy(online)

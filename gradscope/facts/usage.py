@@ -107,12 +107,14 @@ class ModeKept:
 @dataclass(frozen=True, slots=True)
 class Holder:
     """A module in sight: the expression that reaches it, and those of the leaves in it that had a
-    gradient. The optimizer holds `held` of the `of` parameters in it."""
+    gradient. The optimizer holds `held` of the `of` parameters in it. `bare`: it is no module, and
+    the parameter itself."""
 
     text: str
     leaves: tuple[str, ...]
     held: int
     of: int
+    bare: bool = False
 
 
 @dataclass(frozen=True, slots=True)

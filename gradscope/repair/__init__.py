@@ -77,4 +77,5 @@ def repaired(
 
 def _has_fixes(finding: Finding) -> bool:
     is_told = finding.severity is not Severity.NOTE
-    return any(is_told or isinstance(fix.request, ask.SetMode) for fix in finding.fixes)
+    wanted = ask.SetMode, ask.AddParameters  # of notes
+    return any(is_told or isinstance(fix.request, wanted) for fix in finding.fixes)

@@ -90,6 +90,12 @@ class GiveParameters(OfUsage):
     leaves: tuple[str, ...]
 
 
+class AddParameters(OfUsage):
+    """Let the optimizer hold the parameters `leaves` beside those that it was given."""
+
+    leaves: tuple[str, ...]
+
+
 class KeepScaler(Request):
     """Let a GradScaler keep the scale that it has found."""
 

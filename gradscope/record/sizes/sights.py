@@ -2,6 +2,7 @@
 
 import weakref
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from types import CodeType, FrameType
 from typing import NamedTuple
 
@@ -22,12 +23,13 @@ class Sight(NamedTuple):
 
     at: tuple[CodeType, int]
     modules: tuple[tuple[str, weakref.ref[torch.nn.Module]], ...]
+    parameters: tuple[tuple[str, int], ...]  # by id: those in no module
 
 
 def sights_from(frame: FrameType | None) -> tuple[Sight, ...]:
     """Of the innermost frames of the user's."""
     return tuple(
-        Sight((one.f_code, one.f_lasti), tuple(_modules_of(one)))
+        Sight((one.f_code, one.f_lasti), tuple(_modules_of(one)), tuple(_parameters_of(one)))
         for one in user_frames(frame)[:_FRAMES]
     )
 
@@ -43,6 +45,11 @@ def _modules_of(frame: FrameType) -> Iterator[tuple[str, weakref.ref[torch.nn.Mo
                 if id(module) not in seen and len(seen) < _MOST:
                     seen.add(id(module))
                     yield text, weakref.ref(module)
+
+
+def _parameters_of(frame: FrameType) -> Iterator[tuple[str, int]]:
+    found = islice(reached_from(frame.f_locals), _MOST)
+    return ((name, id(one)) for name, one, _ in found if isinstance(one, torch.nn.Parameter))
 
 
 def _inside(
@@ -61,7 +68,12 @@ def scopes_of(sights: Sequence[Sight], held: set[int], leaves: Leaves) -> Iterat
         site: Site = (sight.at,)
         if (place := place_of(site)) is not None:
             holders = (_holder(text, module(), held, leaves) for text, module in sight.modules)
-            yield Scope(place, tuple(one for one in holders if one is not None))
+            bare = (
+                Holder(text, (leaves.names[one],), one in held, 1, bare=True)
+                for text, one in sight.parameters
+                if one in leaves.names
+            )
+            yield Scope(place, (*(one for one in holders if one is not None), *bare))
 
 
 def _holder(

@@ -3,7 +3,7 @@
 import ast
 from collections.abc import Iterator, Sequence
 
-from gradscope.facts import Edit, Holder, Scope
+from gradscope.facts import Holder, Scope
 from gradscope.facts import requests as ask
 from gradscope.repair.write.culprit import Culprit, Ways
 from gradscope.source import Source, SourceError, expression, read
@@ -17,12 +17,36 @@ def given(culprit: Culprit, request: ask.GiveParameters) -> Ways:
         wanted = _covering(scope.holders, {*request.leaves})
         if source is None or not isinstance(call, ast.Call) or not wanted:
             continue
-        names = {one.text for one in scope.holders if one.held == one.of}
+        names = {one.text for one in scope.holders if one.held == one.of and not one.bare}
         found = [node for node in _parts(call) if source.of(node) in names]
-        if len(found) == len(wanted) == 1:
-            yield (source.edit(*source.extent(found[0]), wanted[0]),)
-        elif not depth and (edit := _instead(source, call, wanted)) is not None:
-            yield (edit,)
+        if len(found) == len(wanted) == 1 and not wanted[0].bare:
+            yield (source.edit(*source.extent(found[0]), wanted[0].text),)
+        elif not depth and (first := _first(call)) is not None:
+            text = f"[{_all_of(wanted)}]" if len(wanted) > 1 or wanted[0].bare else ""
+            text = text or f"{wanted[0].text}.parameters()"
+            yield (source.edit(*source.extent(first), text),)
+
+
+def added(culprit: Culprit, request: ask.AddParameters) -> Ways:
+    """`Adam([*G.parameters(), *F.parameters()])` for `Adam(G.parameters())`."""
+    for scope in request.usage.scopes[:1]:
+        source = _source_of(culprit, scope)
+        call = expression(source, scope.place) if source is not None else None
+        first = _first(call) if isinstance(call, ast.Call) else None
+        more = _all_of(_covering(scope.holders, {*request.leaves}))
+        if source is None or first is None or not more:
+            continue
+        groups = [isinstance(one, ast.Dict) for one in ast.walk(first)]
+        match first:
+            case ast.List(elts=[*_, last]) if all(groups[1 : len(first.elts) + 1]):
+                past = source.extent(last)[1]
+                yield (source.edit(past, past, f', {{"params": [{more}]}}'),)
+            case ast.List(elts=[*_, last]) if not any(groups):
+                past = source.extent(last)[1]
+                yield (source.edit(past, past, f", {more}"),)
+            case ast.Call() | ast.BinOp() | ast.ListComp() | ast.GeneratorExp() if not any(groups):
+                text = source.of(first) if isinstance(first, ast.Call) else f"({source.of(first)})"
+                yield (source.edit(*source.extent(first), f"[*{text}, {more}]"),)
 
 
 def _source_of(culprit: Culprit, scope: Scope) -> Source | None:
@@ -44,21 +68,23 @@ def _parts(call: ast.Call) -> Iterator[ast.expr]:
         waiting.extend(ast.iter_child_nodes(node))
 
 
-def _covering(holders: Sequence[Holder], wanted: set[str]) -> list[str]:
+def _covering(holders: Sequence[Holder], wanted: set[str]) -> list[Holder]:
     """The fewest of the modules that hold these and nothing else that has a gradient, and nothing
     that the optimizer was given, if there are such."""
     found, left = [], set(wanted)
     for one in sorted(holders, key=lambda one: (one.held, -len(one.leaves))):
         if one.leaves and left.issuperset(one.leaves):
-            found.append(one.text)
+            found.append(one)
             left -= {*one.leaves}
     return found if not left else []
 
 
-def _instead(source: Source, call: ast.Call, wanted: Sequence[str]) -> Edit | None:
-    """All that the constructor is given first."""
+def _all_of(holders: Sequence[Holder]) -> str:
+    """As the elements of a list."""
+    return ", ".join(one.text if one.bare else f"*{one.text}.parameters()" for one in holders)
+
+
+def _first(call: ast.Call) -> ast.expr | None:
+    """All that the constructor is given to optimize."""
     named = (key.value for key in call.keywords if key.arg == "params")
-    first = call.args[0] if call.args else next(named, None)
-    text = ", ".join(f"*{one}.parameters()" for one in wanted)
-    text = f"[{text}]" if len(wanted) > 1 else f"{wanted[0]}.parameters()"
-    return source.edit(*source.extent(first), text) if first is not None else None
+    return call.args[0] if call.args else next(named, None)

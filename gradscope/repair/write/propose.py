@@ -113,6 +113,7 @@ BY_FIELDS: Mapping[type[ask.Request], Callable[[Culprit, Any], Ways]] = {
     ask.Descend: stepping.descending,
     ask.AverageLoss: stepping.averaged,
     ask.GiveParameters: parameters.given,
+    ask.AddParameters: parameters.added,
     ask.DivideLoss: stepping.divided,
     ask.AverageOnce: stepping.averaged_once,
     ask.SetMode: training.set_mode,

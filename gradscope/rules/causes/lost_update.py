@@ -178,7 +178,7 @@ def _fixes(lost: Lost) -> Iterator[Asked]:
     elif lost.how in (Loss.ELSEWHERE, Loss.TWICE):
         yield ask.GiveParameters(usage, lost.others)
     elif lost.how is Loss.LEFT_OUT:
-        yield Fix("graph", "give them to the optimizer, or freeze them", "unsafe")
+        yield ask.AddParameters(usage, lost.others)
     elif lost.how is Loss.NO_RATE:
         yield Fix("graph", "give it a learning rate above 0", "unsafe", "lr=1e-3")
     elif lost.how is Loss.OVERCLIPPED:

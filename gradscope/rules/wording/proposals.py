@@ -193,6 +193,7 @@ _WORDS: Mapping[type[ask.Request], _Words] = {
     ask.AverageLoss: _graph("average the {0.total.terms:,} terms of the loss", "loss.mean()"),
     ask.Descend: _graph("subtract the gradient"),
     ask.GiveParameters: _graph("give it the parameters that get a gradient"),
+    ask.AddParameters: _graph("give what is left out to the optimizer, or freeze it"),
     ask.DivideLoss: _graph(
         "divide the loss by the {0.passes} passes", "(loss / {0.passes}).backward()"
     ),
