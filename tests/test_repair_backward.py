@@ -136,3 +136,23 @@ def test_a_fraction_that_forward_left_on_the_ctx_is_used(tmp_path):
     (fix,) = traced(tmp_path, text).fixes
     assert fix.verified
     assert "g * m / (1 - ctx.p), None, None" in (fix.patch or "")
+
+
+def test_two_functions_whose_inputs_are_called_alike_are_mended_each(tmp_path):
+    text = PROGRAM.format(
+        arguments="x",
+        given="x",
+        forward="ctx.save_for_backward(x); return x * x.sigmoid()",
+        unpacked="x,",
+        returned="g * (x.sigmoid() - x * x.sigmoid() * (1 - x.sigmoid()))",
+    )
+    other = text[text.index("class Mine") : text.index("torch.manual_seed")]
+    other = other.replace("Mine", "Other").replace("x * x.sigmoid(); ", "").replace("- x *", "+")
+    text = text.replace("torch.manual_seed", f"{other}torch.manual_seed")
+    text = text.replace("Mine.apply(x)", "Other.apply(Mine.apply(x))")
+
+    findings = diagnosed_text(text, tmp_path, verify=True).findings
+
+    assert [one.fixes[0].verified for one in findings] == [True, True]
+    changes = [one.fixes[0].verdict.effects.change for one in findings]
+    assert [change.bad_after for change in changes] == [0, 0]

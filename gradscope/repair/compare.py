@@ -103,7 +103,8 @@ def compare(finding: Finding, before: Seen, after: Seen, *, same: bool, kind: st
     fresh = _new_findings(before, after, kind)
     if fresh:
         return _refuted(verdicts.CauseAppears(cause_of(fresh[0])), fresh[0])
-    left = _left(finding, after, step)
+    theirs = _of_others(finding, before, after)
+    left = _left(finding, after, step, theirs)
     if left is not None:
         other = next((other for other in after.findings if left in other.symptoms), None)
         return _refuted(verdicts.SymptomRemains(left, cause_of(other) if other else None), other)
@@ -118,7 +119,7 @@ def compare(finding: Finding, before: Seen, after: Seen, *, same: bool, kind: st
         return _refuted(verdicts.ValuesMove(moves[0]))
     # A finite loss that is bit-identical vouches for the second run having been the same run.
     vouched = not moves and has_finite_loss(before.trace, step)
-    effects = _effects(finding, before.trace, after, kind, moves)
+    effects = _effects(finding, before.trace, after, kind, moves, theirs)
     return Outcome(Verified(effects), doubtful=not vouched)
 
 
@@ -151,7 +152,12 @@ def _refusal(after: Seen) -> Finding | None:
 
 
 def _effects(
-    finding: Finding, before: Trace, after: Seen, kind: str, moves: tuple[verdicts.Move, ...]
+    finding: Finding,
+    before: Trace,
+    after: Seen,
+    kind: str,
+    moves: tuple[verdicts.Move, ...],
+    theirs: set[Symptom],
 ) -> verdicts.Effects:
     step = last_step(finding)
     errors = (one for one in after.findings if one.severity is Severity.ERROR)
@@ -161,7 +167,7 @@ def _effects(
     first, second = loss_of(before, shown), loss_of(after.trace, shown)
     finite = after.trace.gradients and not any(one.bad for one in after.trace.gradients)
     return verdicts.Effects(
-        change=_change(finding, after.trace, kind),
+        change=_change(finding, after.trace, kind, theirs),
         loss=(first, second) if first is not None and second is not None else None,
         gradient_norm=total_norm(after.trace.gradients) if finite else None,
         unchanged=unchanged(before, after.trace),
@@ -281,10 +287,18 @@ def cause_of(finding: Finding) -> verdicts.Cause:
     return verdicts.Cause(finding.rule, finding.name, line)
 
 
-def _left(finding: Finding, after: Seen, step: int) -> Symptom | None:
+def _of_others(finding: Finding, before: Seen, after: Seen) -> set[Symptom]:
+    """Wrong gradients of other functions that the second run shows as well: their inputs may be
+    called alike."""
+    known = {_key(one) for one in before.findings} - {_key(finding)}
+    others = (one for one in after.findings if _key(one) in known and is_wrong_gradient(one))
+    return {symptom for one in others for symptom in one.symptoms}
+
+
+def _left(finding: Finding, after: Seen, step: int, theirs: set[Symptom]) -> Symptom | None:
     """A symptom of the finding that the second run shows as well, or says that it has."""
     had = {_hurt(symptom) for symptom in finding.symptoms}
-    shown = (one for one in after.trace.symptoms if one.step <= step)
+    shown = (one for one in after.trace.symptoms if one.step <= step and one not in theirs)
     said = (one for other in after.findings for one in other.symptoms)
     still = (one for one in said if one.trouble is Trouble.UNCHANGED)
     return next((one for one in (*shown, *still) if _hurt(one) in had), None)
@@ -306,11 +320,14 @@ def _start(finding: Finding) -> tuple[int, int] | None:
     return (finding.location.line, finding.location.col) if finding.location else None
 
 
-def _change(finding: Finding, after: Trace, kind: str) -> verdicts.Change | None:
+def _change(
+    finding: Finding, after: Trace, kind: str, theirs: set[Symptom]
+) -> verdicts.Change | None:
     """What the finding's first symptom was, and is; that of a loss is told by its value."""
     if not finding.symptoms or _hurt(finding.symptoms[0])[0] == "loss":
         return None
     first = finding.symptoms[0]
-    now = next((one for one in after.symptoms if _hurt(one) == _hurt(first)), None)
+    own = (one for one in after.symptoms if one not in theirs)
+    now = next((one for one in own if _hurt(one) == _hurt(first)), None)
     others = len(finding.symptoms) - 1
     return verdicts.Change(first, now.bad if now else 0, others, bounded=kind == "clip-norm")
