@@ -306,6 +306,17 @@ class Headroom:
 
 
 @dataclass(frozen=True, slots=True)
+class Broadcast:
+    """An op that was done with each of `size` elements and every one of `size` others, one operand
+    of shape (size, 1) and the other of (size,), of whose results a loss is one number."""
+
+    call: Call
+    step: int
+    size: int
+    operands: tuple[Operand, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Steep:
     """The elements of a gradient that an op's backward multiplied by far more than the others.
 

@@ -7,6 +7,7 @@ from enum import StrEnum
 from gradscope.facts.effects import Effect
 from gradscope.facts.events import (
     Approach,
+    Broadcast,
     Event,
     Headroom,
     NanRead,
@@ -252,6 +253,7 @@ class Trace:
     hidden: tuple[Event, ...] = ()  # births on the way to a loss that a mask hid, and no symptom
     approaches: tuple[Approach, ...] = ()  # of operands to singular points, nearest first
     headroom: tuple[Headroom, ...] = ()  # half precision near its ends, worst first
+    broadcasts: tuple[Broadcast, ...] = ()  # of whole batches against each other
     settings: tuple[Setting, ...] = ()  # of optimizers, that were not finite
     elsewhere: tuple[str, ...] = ()  # names of other threads that ran backward: not observed
     processes: tuple[str, ...] = ()  # names of those that the program started: not observed

@@ -122,6 +122,7 @@ class EveryOp:
             suspects = one.roots if one.loss is None or one.loss - one.loss != 0.0 else []
             self.symptoms.after_backward(one, suspects, asked, result, last=last)
             self.hidden.after_backward(one)
+            self.context.shielded("backward", self.mode.broadcasts.after_backward, one)
             if self.mode.margins is not None:
                 self.context.shielded("backward", self.mode.margins.after_backward, one)
 
@@ -231,6 +232,7 @@ class EveryOp:
             hidden=self.hidden.events(wanted),
             approaches=mode.margins.worst(Approach) if mode.margins is not None else (),
             headroom=mode.margins.worst(Headroom) if mode.margins is not None else (),
+            broadcasts=mode.broadcasts.found,
             settings=tuple(self.settings),
             unexamined=self.watching.unexamined(ending),
             raised=mode.raised.fact(ending),

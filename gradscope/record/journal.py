@@ -174,26 +174,30 @@ _LONGEST = 40  # characters: a longer expression is no name any more
 
 
 def with_texts(event: Event) -> Event:
-    """The event, whose unnamed operands are told by the expressions that the user wrote for them,
-    where the op was not called inside a library."""
-    place = event.blame.location
+    """The event, whose unnamed operands are told by their expressions."""
     if event.phase is Phase.BACKWARD and not event.saved:
         return event  # those are operands of an op inside the formula
-    if place is None or event.blame.inner is not None or all(one.name for one in event.operands):
-        return event
+    given = told(event.blame, event.operands)
+    is_saved = event.operands is event.saved
+    return replace(event, saved=given) if is_saved else replace(event, inputs=given)
+
+
+def told(call: Call, given: tuple[Operand, ...]) -> tuple[Operand, ...]:
+    """The operands of a call, those without a name with the expressions that the user wrote for
+    them, where the op was not called inside a library."""
+    place = call.location
+    if place is None or call.inner is not None or all(one.name for one in given):
+        return given
     source = parsed(place.file)
     node = expression(source, place) if source is not None else None
     if source is None or node is None:
-        return event
+        return given
     written = {
-        role: source.of(given)
-        for role, given in operands(source, node, event.op).items()
-        if not isinstance(given, ast.Constant)
+        role: source.of(part)
+        for role, part in operands(source, node, call.op).items()
+        if not isinstance(part, ast.Constant)
     }
-    told = tuple(_with_text(one, written) for one in event.operands)
-    return (
-        replace(event, saved=told) if event.operands is event.saved else replace(event, inputs=told)
-    )
+    return tuple(_with_text(one, written) for one in given)
 
 
 def _with_text(one: Operand, written: dict[str, str]) -> Operand:

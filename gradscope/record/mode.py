@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from gradscope.facts import NotChecked
+from gradscope.record.broadcasts import Broadcasts
 from gradscope.record.context import RunContext
 from gradscope.record.dispatch import Dispatch
 from gradscope.record.events.examine import Examiner
@@ -54,6 +55,7 @@ class RecordingMode(Dispatch):
         self.sizes = sizes
         self.reads = NanReads(context, lambda: self.window.close())
         self.margins = Margins(context) if hazards else None
+        self.broadcasts = Broadcasts(context)
         self.examiner = Examiner(context, on_bad_write, self.reads.note_compared)
         self.overwrites = Overwrites(context)
         self.refusable = Notes(context)
@@ -96,6 +98,8 @@ class RecordingMode(Dispatch):
             if self.margins is not None and made == context.seq and node is None:
                 ran = self._ran(info, args, kwargs, out, made, before)
                 context.shielded(info.name, self.margins.measure, ran)
+            if made == context.seq and node is None:
+                self.broadcasts.note(info, args, made - 1, sys._getframe(1))
             if info.matrix:
                 self.raised.note_matrix(info, args, kwargs, sys._getframe(1))
             if node is None and not context.in_optimizer:

@@ -56,6 +56,14 @@ class FiniteStart(Request):
     written: Location
 
 
+class MatchShapes(Request):
+    """Take the last dimension, of size 1, off the operand that is called `column` in the schema of
+    the op, or give the one called `row` such a dimension."""
+
+    column: str
+    row: str
+
+
 class TakeLogits(Request):
     """The loss at a place, which takes probabilities, as the one that takes their logits."""
 

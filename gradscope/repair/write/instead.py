@@ -11,7 +11,7 @@ from gradscope.ops.patterns import EPSILON
 from gradscope.repair.write.culprit import Candidate, Culprit, Ways
 from gradscope.repair.write.ends import layer, renamed
 from gradscope.repair.write.spelling import can_repeat, operand_of
-from gradscope.repair.write.splice import before, keyword
+from gradscope.repair.write.splice import keyword
 from gradscope.repair.write.uses import given_to
 from gradscope.rules.wording import phrases, proposals
 from gradscope.source.arguments import Spelled, spelled
@@ -42,24 +42,23 @@ def allocated(culprit: Culprit) -> Ways:
         yield [culprit.source.edit(*culprit.source.extent(call.func), text)]
 
 
+def of_one_shape(culprit: Culprit, request: ask.MatchShapes) -> Ways:
+    """`prediction.squeeze(-1)`, or `target.unsqueeze(-1)`."""
+    for role, method in ((request.column, "squeeze"), (request.row, "unsqueeze")):
+        node = culprit.operands.get(role)
+        if node is not None:
+            yield [culprit.replace(node, f"{culprit.text(node)}.{method}(-1)")]
+
+
 def diagonal(culprit: Culprit, request: ask.AddToDiagonal) -> Ways:
-    """A multiple of the identity added to the matrix, which gets a name for that."""
+    """A multiple of the identity added to the matrix."""
     edge = next((one for one in culprit.edges() if one.cure.guard), None)
     node = operand_of(culprit, edge) if edge is not None else None
     guard = culprit.torch(edge.cure.guard) if edge is not None else None
     if node is None or not guard:
         return
-    named: tuple[Edit, ...] = ()
-    text = culprit.text(node)
-    if not isinstance(node, ast.Name | ast.Attribute):
-        statement, text = culprit.source.nodes.statement(node), "matrix"
-        is_taken = any(one.id == text for one in culprit.source.nodes.every(ast.Name))
-        if is_taken or not isinstance(statement, ast.Assign | ast.Return | ast.AugAssign):
-            return
-        named = before(culprit.source, statement, f"{text} = {culprit.source.of(node)}")
-        if not named:
-            return
-    yield [*named, culprit.replace(node, guard.format(x=text, eps=f"{request.size:g}"))]
+    text = guard.format(x=culprit.text(node), eps=f"{request.size:g}")
+    yield [culprit.replace(node, text)]
 
 
 def fitted(culprit: Culprit, request: ask.FitNumber) -> Ways:

@@ -82,6 +82,7 @@ BY_FIELDS: Mapping[type[ask.Request], Callable[[Culprit, Any], Ways]] = {
     ask.LearnLogarithm: positive.as_logarithm,
     ask.StableForm: _in_stable_form,
     ask.LearnInside: instead.learnt,
+    ask.MatchShapes: instead.of_one_shape,
     ask.TakeLogits: instead.with_logits,
     ask.AddBehind: instead.behind,
     ask.AddToDiagonal: instead.diagonal,

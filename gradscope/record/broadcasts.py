@@ -1,0 +1,84 @@
+"""Operations that broadcasting has done with each element of a batch and every other one: a column
+of shape (n, 1) and a row of shape (n,), of whose n * n results a loss is one number."""
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from gradscope.facts import Broadcast
+from gradscope.record.context import RunContext
+from gradscope.record.events.measure import operand
+from gradscope.record.journal import UNRESOLVED, to_call, told
+from gradscope.record.passes import BackwardPass
+from gradscope.record.schema import OpInfo
+
+_MOST = 8  # places
+_FARTHEST = 256  # nodes between the results and the number
+
+
+class Broadcasts:
+    """Those that are seen in a step, until its backward shows what became of them."""
+
+    def __init__(self, context: RunContext) -> None:
+        self._context = context
+        self._step: dict[int, Broadcast] = {}  # of this step, by the op's sequence number
+        self._kept: dict[object, Broadcast] = {}  # by place
+
+    @property
+    def found(self) -> tuple[Broadcast, ...]:
+        return tuple(self._kept.values())
+
+    def note(self, info: OpInfo, args: tuple[Any, ...], seq: int, frame: Any) -> None:
+        """An op has made an autograd node."""
+        if len(args) < 2 or type(args[1]) is not torch.Tensor:
+            return
+        both = [_given(one) for one in args[:2] if isinstance(one, torch.Tensor)]
+        if len(both) < 2 or sum(one.requires_grad for one in args[:2]) != 1:
+            return  # pairs of what is trained alike are meant, as are those of two constants
+        size = max(map(len, both)) if all(one.dim() for one in both) else 0
+        wanted = [(size, 1), (size,)]
+        if size < 2 or [tuple(one.shape) for one in both] not in (wanted, wanted[::-1]):
+            return
+        # Whoever writes `x[:, None]` or `x.view(-1, 1)` means the pairs.
+        if len(self._kept) < _MOST and not any(one._is_view() for one in both):
+            roles = info.argument_names[:2]
+            first, second = (
+                operand(role, one, self._context, frame=frame)
+                for role, one in zip(roles, both, strict=False)
+            )
+            self._step[seq] = Broadcast(UNRESOLVED, self._context.step, size, (first, second))
+
+    def after_backward(self, one: BackwardPass) -> None:
+        """Keep those of which nothing but one number was made, on the way to the loss."""
+        seen, self._step = self._step, {}
+        for node in one.above if seen else ():
+            fact = seen.get(node._sequence_nr())
+            note = self._context.journal.call_of(node._sequence_nr()) if fact is not None else None
+            if fact is not None and note is not None and _is_summed_up(node, one, fact.size):
+                call = to_call(note, node._sequence_nr())
+                fact = replace(fact, call=call, operands=told(call, fact.operands))
+                self._kept.setdefault(note.user[:1], fact)
+
+
+def _given(tensor: Any) -> Any:
+    """What was expanded to a shape, as a loss does by itself."""
+    base = tensor._base if isinstance(tensor, torch.Tensor) else None
+    return base if base is not None and 0 in tensor.stride() else tensor
+
+
+def _is_summed_up(node: Any, one: BackwardPass, size: int) -> bool:
+    """Whether each result is dealt with by itself until all are one number."""
+    waiting, seen = [node], set[Any]()
+    while waiting and len(seen) < _FARTHEST:
+        node = waiting.pop()
+        numel = math.prod(node._input_metadata[0].shape)
+        if numel == 1 or node in seen:
+            continue
+        seen.add(node)
+        users = one.above.get(node, [])
+        if numel != size * size or not users:
+            return False
+        waiting += users
+    return not waiting

@@ -1,0 +1,60 @@
+"""A loss over all pairs of a batch (GS411): told where the batch was meant, and only there."""
+
+import pytest
+from corpus import diagnosed_text
+
+HEAD = """\
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+torch.manual_seed(0)
+x, y, weight = torch.randn(6, 3), torch.rand(6), torch.rand(6)
+net = nn.Linear(3, 1)
+"""
+END = "loss.backward()\n"
+
+CROSSED = [
+    # the loss, what the patch makes of it
+    ("((net(x) - y) ** 2).mean()", "((net(x).squeeze(-1) - y) ** 2).mean()"),
+    ("(y - net(x)).abs().sum() / 6", "(y - net(x).squeeze(-1)).abs().sum() / 6"),
+    ("F.smooth_l1_loss(net(x), y)", "F.smooth_l1_loss(net(x).squeeze(-1), y)"),
+    ("F.huber_loss(input=net(x), target=y)", "F.huber_loss(input=net(x).squeeze(-1), target=y)"),
+    ("-(y * F.logsigmoid(net(x))).mean()", "-(y * F.logsigmoid(net(x)).squeeze(-1)).mean()"),
+    ("(net(x).sigmoid().square() * weight).mean()",
+     "(net(x).sigmoid().square().squeeze(-1) * weight).mean()"),
+    ("(net(x)[:, 0].square() - torch.rand(6, 1)).mean()",
+     "(net(x)[:, 0].square() - torch.rand(6, 1).squeeze(-1)).mean()"),
+]  # fmt: skip
+
+MEANT = [
+    "((net(x).squeeze(-1) - y) ** 2).mean()",
+    "((net(x) - y[:, None]) ** 2).mean()",
+    "F.mse_loss(net(x), y.unsqueeze(1))",
+    # all pairs, written as such
+    "(net(x)[:, 0][:, None] - y).abs().mean()",
+    "(net(x).view(-1, 1) - y[None]).abs().mean()",
+    "(net(x) - net(x)[:, 0].square()).abs().mean()",
+    "(net(x) - y[None]).abs().mean()",
+    # as many centres as samples, of which a layer makes something
+    "(nn.Linear(6, 1)((-(net(x) - y) ** 2).exp()) - y[:, None]).square().mean()",
+    "(net(x) - y).square().amin(1).mean()",
+    "((net(x[:1]) - y[:1]) ** 2).mean()",
+    "F.cross_entropy(net(x).expand(6, 6), torch.arange(6))",
+    "(net(x) * 2 - 1).square().mean()",
+]
+
+
+@pytest.mark.parametrize(("loss", "patched"), CROSSED)
+def test_pairs_that_nobody_asked_for_are_told(tmp_path, loss, patched):
+    (found,) = diagnosed_text(f"{HEAD}loss = {loss}\n{END}", tmp_path, verify=True).findings
+
+    assert (found.rule, found.location.line) == ("GS411", 8)
+    assert found.evidence["size"] == 6
+    assert f"+loss = {patched}\n" in found.fixes[0].patch
+    assert found.fixes[0].verified is True
+
+
+@pytest.mark.parametrize("loss", MEANT)
+def test_pairs_that_are_written_as_such_are_meant(tmp_path, loss):
+    assert diagnosed_text(f"{HEAD}loss = {loss}\n{END}", tmp_path).findings == ()
