@@ -56,6 +56,13 @@ WRONG = {
         "g * (x.sigmoid() + x.sigmoid() * (1 - x.sigmoid()))",
         "g * (x.sigmoid() + x.sigmoid() * (1 - x.sigmoid()) * x)",
     ),
+    "a term subtracted that is added, and the other way round": (
+        "x",
+        "ctx.save_for_backward(x); return torch.stack([x[0] - 2 * x[1], 2 * x[0] + x[1]])",
+        "x,",
+        "torch.cat([torch.stack([g[0] - 2 * g[1], 2 * g[0] + g[1]]), 0 * x[2:]])",
+        "torch.stack([g[0] + 2 * g[1], -2 * g[0] + g[1]])",
+    ),
     "a power that is one too high": (
         "x, n",
         "ctx.save_for_backward(x); ctx.n = n; return x ** n + x.sin()",

@@ -178,7 +178,11 @@ def _whole(source: Source, node: ast.expr, text: str) -> _Change:
 
 
 def _between(
-    source: Source, node: ast.expr | ast.stmt, left: ast.expr, right: ast.expr, sign: str
+    source: Source,
+    node: ast.expr | ast.stmt,
+    left: ast.expr,
+    right: ast.expr,
+    sign: str,
 ) -> _Change:
     start, end = parenthesized(source, left)[1], parenthesized(source, right)[0]
     return _Change(node, start, end, f" {sign} ")
@@ -214,14 +218,20 @@ def _operators(source: Source, node: ast.expr | ast.stmt) -> Iterator[_Change]:
         case ast.BinOp(left=left, op=op, right=right):
             for sign in _OTHER.get(type(op), ()):
                 yield _between(source, node, left, right, sign)
-            if isinstance(op, ast.Mult | ast.Div):  # without the factor
+            if isinstance(op, ast.Add):
+                start = parenthesized(source, left)[0]
+                yield _Change(node, start, start, "-")
+            if type(op) in _OTHER:  # without the factor, or the term
                 yield _whole(source, node, _operand(source, left))
-            if isinstance(op, ast.Mult):
+            if isinstance(op, ast.Mult | ast.Add | ast.Sub):
                 yield _whole(source, node, _operand(source, right))
             if isinstance(op, ast.MatMult):
                 for side in (left, right):
                     text = f"{_operand(source, side)}.mT"
                     yield _Change(node, *parenthesized(source, side), text)
+        case ast.AugAssign(target=target, op=ast.Add() | ast.Sub() as op, value=value):
+            sign = "-=" if isinstance(op, ast.Add) else "+="
+            yield _between(source, node, target, value, sign)
 
 
 def _called(source: Source, node: ast.expr | ast.stmt) -> Iterator[_Change]:
