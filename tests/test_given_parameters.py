@@ -65,6 +65,25 @@ for step in range(8):
     opt.step()
 """)
 BODY = TUNED.replace("SGD(net.head", "SGD(net.body")
+COPIED = NETS.format("""\
+class Client:
+    def __init__(self, template):
+        self.opt = torch.optim.SGD(template.parameters(), lr=0.1)  # of its own
+        self.net = copy.deepcopy(template)
+
+    def turn(self, x):
+        self.opt.zero_grad()
+        nn.functional.cross_entropy(self.net(x), torch.randint(0, 3, (8,))).backward()
+        self.opt.step()
+
+
+template = Net(6, 3)
+clients = [Client(template) for _ in range(2)]
+for step in range(8):
+    for client in clients:
+        client.turn(torch.randn(8, 6))
+""")
+COPY, OPT = "        self.net = copy.deepcopy(template)\n", "        self.opt = torch"
 # The program, the line, and what is to be there in its place.
 WRONG = {
     "a generator's, of the discriminator": (
@@ -86,6 +105,11 @@ WRONG = {
         BY_HELPER.replace("made_for(self.G)", "made_for(self.D)"),
         "return torch.optim.Adam([",
         BY_HELPER,
+    ),
+    "a template's, copied later": (
+        COPIED,
+        "self.opt = torch.optim.SGD(template",
+        COPIED.replace(COPY, "").replace(OPT, COPY + OPT).replace("SGD(template", "SGD(self.net"),
     ),
     "the body, under no_grad": (BODY, "opt = torch.optim.SGD(net.body", TUNED),
     "the body, in a list": (
@@ -209,6 +233,18 @@ for step in range(8):
     assert (cut.rule, lost.rule) == ("GS403", "GS407")
     assert cut.fixes[0].verified is True
     assert "predictor.parameters()" in lost.fixes[0].patch
+
+
+def test_an_optimizer_of_a_template_that_is_gone_is_made_for_the_copy(here):
+    program = COPIED.replace("Client(template) for", "Client(Net(6, 3)) for")
+    wanted = WRONG["a template's, copied later"][2]
+
+    (found,) = diagnosed_text(program, here, verify=True).findings
+
+    assert (found.rule, found.evidence["reason"]) == ("GS403", "stale")
+    assert found.fixes[0].verified is True
+    repaired = wanted.replace("Client(template) for", "Client(Net(6, 3)) for")
+    assert patched(found.fixes[0].patch, here) == repaired
 
 
 MEANT = {

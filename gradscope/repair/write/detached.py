@@ -9,6 +9,7 @@ from gradscope.facts import requests as ask
 from gradscope.repair.write.arrays import in_torch, kept
 from gradscope.repair.write.culprit import Candidate, Culprit
 from gradscope.repair.write.cycles import moved
+from gradscope.repair.write.parameters import HOLDERS, below
 from gradscope.repair.write.spelling import can_repeat
 from gradscope.repair.write.splice import before, commented, keyword
 from gradscope.repair.write.statements import block_of, dropped, rebound
@@ -224,7 +225,8 @@ def _registered(culprit: Culprit) -> Iterator[Candidate]:
 
 
 def _made_later(culprit: Culprit) -> Iterator[Candidate]:
-    """The optimizer made after the last statement that replaces a part of what it is given."""
+    """The optimizer made after the last statement that replaces a part of what it is given, or
+    that copies it."""
     source, call = culprit.source, culprit.node
     if not isinstance(call, ast.Call) or not call.args:
         return
@@ -236,6 +238,11 @@ def _made_later(culprit: Culprit) -> Iterator[Candidate]:
     for last in [one for one in until_trained if _replaces(one, given)][-1:]:
         if edits := moved(source, made, last):
             yield Candidate("make the optimizer after the model is complete", edits)
+    for node in ast.walk(call.args[0]):
+        for edits in below(source, call, node) if isinstance(node, HOLDERS) else ():
+            if edits:
+                title = "make the optimizer for the model that is made of this"
+                yield Candidate(title, tuple(edits))
 
 
 def _replaces(place: ast.stmt, names: set[str]) -> bool:

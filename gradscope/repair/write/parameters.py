@@ -5,8 +5,13 @@ from collections.abc import Iterator, Sequence
 
 from gradscope.facts import Holder, Scope
 from gradscope.facts import requests as ask
-from gradscope.repair.write.culprit import Culprit, Ways
+from gradscope.repair.write.culprit import Culprit, Edits, Ways
+from gradscope.repair.write.cycles import moved
+from gradscope.repair.write.splice import commented
+from gradscope.repair.write.statements import block_of
 from gradscope.source import Source, SourceError, expression, read
+
+HOLDERS = ast.Name | ast.Attribute | ast.Subscript
 
 
 def given(culprit: Culprit, request: ask.GiveParameters) -> Ways:
@@ -14,11 +19,15 @@ def given(culprit: Culprit, request: ask.GiveParameters) -> Ways:
     for depth, scope in enumerate(request.usage.scopes):
         source = _source_of(culprit, scope)
         call = expression(source, scope.place) if source is not None else None
-        wanted = _covering(scope.holders, {*request.leaves})
-        if source is None or not isinstance(call, ast.Call) or not wanted:
+        if source is None or not isinstance(call, ast.Call):
             continue
+        wanted = _covering(scope.holders, {*request.leaves})
         names = {one.text for one in scope.holders if one.held == one.of and not one.bare}
         found = [node for node in _parts(call) if source.of(node) in names]
+        if not wanted and not depth and len(found) == 1:
+            yield from below(source, call, found[0])
+        if not wanted:
+            continue
         if len(found) == len(wanted) == 1 and not wanted[0].bare:
             yield (source.edit(*source.extent(found[0]), wanted[0].text),)
         elif not depth and (first := _first(call)) is not None:
@@ -49,6 +58,22 @@ def added(culprit: Culprit, request: ask.AddParameters) -> Ways:
                 yield (source.edit(*source.extent(first), f"[*{text}, {more}]"),)
 
 
+def below(source: Source, call: ast.Call, given: ast.expr) -> Iterator[Edits]:
+    """Made below what is computed from the module that it was given, and given that: for `net`, of
+    `net = deepcopy(template)`."""
+    made, text = source.nodes.statement(call), source.of(given)
+    for one in block_of(source, made):
+        if not isinstance(one, ast.Assign) or one.lineno <= made.lineno:
+            continue
+        target = one.targets[0]
+        read = {source.of(part) for part in ast.walk(one.value) if isinstance(part, HOLDERS)}
+        if isinstance(target, ast.Name | ast.Attribute) and text in read:
+            start, past = (place - source.extent(made)[0] for place in source.extent(given))
+            line = commented(source, made)
+            line = f"{line[:start]}{source.of(target)}{line[past:]}"
+            yield moved(source, made, one, line)
+
+
 def _source_of(culprit: Culprit, scope: Scope) -> Source | None:
     if scope.place.file == culprit.source.file:
         return culprit.source
@@ -63,7 +88,7 @@ def _parts(call: ast.Call) -> Iterator[ast.expr]:
     waiting: list[ast.AST] = [*call.args, *call.keywords]
     while waiting:
         node = waiting.pop()
-        if isinstance(node, ast.Name | ast.Attribute | ast.Subscript):
+        if isinstance(node, HOLDERS):
             yield node
         waiting.extend(ast.iter_child_nodes(node))
 
