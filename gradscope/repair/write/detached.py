@@ -239,10 +239,9 @@ def _made_later(culprit: Culprit) -> Iterator[Candidate]:
         if edits := moved(source, made, last):
             yield Candidate("make the optimizer after the model is complete", edits)
     for node in ast.walk(call.args[0]):
-        for edits in below(source, call, node) if isinstance(node, HOLDERS) else ():
-            if edits:
-                title = "make the optimizer for the model that is made of this"
-                yield Candidate(title, tuple(edits))
+        for way in below(source, call, node) if isinstance(node, HOLDERS) else ():
+            if found := tuple(way):
+                yield Candidate("make the optimizer for the model that is made of this", found)
 
 
 def _replaces(place: ast.stmt, names: set[str]) -> bool:
