@@ -1,7 +1,7 @@
 """Which ops of one backward pass made some elements of the gradient far larger than others."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 
@@ -12,6 +12,7 @@ from gradscope.record.sizes.inspection import Inspected
 from gradscope.record.sizes.leaves import Leaves
 
 _MOST = 8  # kept of a run
+_CANCELS = 100.0  # times what is left of a gradient: no sum of unrelated ones is so small
 
 
 class Leaps:
@@ -79,7 +80,7 @@ def _reached(position: int, edge: int, crossings: Sequence[Crossing]) -> dict[in
     found: dict[int, float] = {}
     if edge in first.leaves:
         found[first.leaves[edge]] = first.into[edge] or 0.0
-    waiting = [first.below[edge]] if edge in first.below else []
+    waiting = [below for at, below in _handed_on(first, crossings) if at == edge]
     seen = set(waiting)
     while waiting:
         crossing = crossings[waiting.pop()]
@@ -87,10 +88,20 @@ def _reached(position: int, edge: int, crossings: Sequence[Crossing]) -> dict[in
             norm = (crossing.into[at] if at < len(crossing.into) else None) or 0.0
             if math.isfinite(norm):
                 found[leaf] = max(norm, found.get(leaf, 0.0))
-        new = [below for below in crossing.below.values() if below not in seen]
+        new = [below for _, below in _handed_on(crossing, crossings) if below not in seen]
         seen.update(new)
         waiting += new
     return found
+
+
+def _handed_on(crossing: Crossing, crossings: Sequence[Crossing]) -> Iterator[tuple[int, int]]:
+    """The inputs of a node, and the crossings below that take what it handed on. Where one takes
+    far less, that has cancelled with what others handed to it (x[i] - x[j], at i = j)."""
+    for at, below in crossing.below.items():
+        handed = (crossing.into[at] if at < len(crossing.into) else None) or 0.0
+        taken = crossings[below].out
+        if taken is None or _CANCELS * taken >= handed:
+            yield at, below
 
 
 def _operand_size(position: int, edge: int, seen: Inspected) -> float | None:
