@@ -41,6 +41,11 @@ for step in range(6):
     loss.backward()
     opt.step()
 """
+PAIRS = """\
+apart = points[:, None] - points[None, :]
+unit = apart / apart.norm(dim=-1, keepdim=True).clamp(min=1e-8)
+loss = (points + 1e-2 * (weigh(apart) * unit).sum(1)).pow(2).sum()
+"""
 END = "loss.backward()\n"
 # The program; what its culprit line holds; the same repaired by hand.
 BROKEN = {
@@ -290,13 +295,13 @@ HEALTHY = {
     "b = a.detach().clone()\nc = F.cosine_similarity(a, b).clamp(-1 + 1e-7, 1 - 1e-7)\n"
     f"loss = torch.acos(c).mean() + a.square().mean()\n{END}",
     # What each pair hands to one of its points, the other point takes back.
-    "pairs of a point with itself": (
-        f"{HEAD}layer, weigh = nn.Linear(3, 3), nn.Linear(3, 1)\n"
-        "points = layer(torch.randn(6, 3))\n"
-        "apart = points[:, None] - points[None, :]\n"
-        "unit = apart / apart.norm(dim=-1, keepdim=True).clamp(min=1e-8)\n"
-        f"loss = (points + 1e-2 * (weigh(apart) * unit).sum(1)).pow(2).sum()\n{END}"
-    ),
+    **{
+        name: f"{HEAD}weigh = nn.Linear(3, 1)\npoints = {points}\n{PAIRS}{END}"
+        for name, points in (
+            ("pairs of a result with itself", "nn.Linear(3, 3)(torch.randn(6, 3))"),
+            ("pairs of a leaf with itself", "torch.randn(6, 3, requires_grad=True)"),
+        )
+    },
 }
 
 

@@ -48,7 +48,11 @@ class Leaps:
         leaves, crossing = seen.crossings.variables, seen.nodes[position]
         at = crossing.steep
         assert at is not None
-        reached = _reached(position, at.edge, seen.nodes)
+        reached = {
+            leaf: norm
+            for leaf, norm in _reached(position, at.edge, seen.nodes).items()
+            if _holds(leaves[leaf], norm)
+        }
         if not reached or not at.out:
             return None
         leaf = max(reached, key=reached.__getitem__)
@@ -102,6 +106,12 @@ def _handed_on(crossing: Crossing, crossings: Sequence[Crossing]) -> Iterator[tu
         taken = crossings[below].out
         if taken is None or _CANCELS * taken >= handed:
             yield at, below
+
+
+def _holds(leaf: torch.Tensor, handed: float) -> bool:
+    """Whether what was handed to a leaf is still in its gradient, and has not cancelled there."""
+    grad = plain(leaf.grad) if leaf.grad is not None else None
+    return grad is None or _CANCELS * norm_of(grad) >= handed
 
 
 def _operand_size(position: int, edge: int, seen: Inspected) -> float | None:
