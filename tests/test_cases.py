@@ -19,10 +19,6 @@ KINDS = frozenset(
 
 # Not right yet: what of a case, and what is said instead. What comes out right fails the test.
 KNOWN_GAPS: dict[str, dict[str, str]] = {
-    "calibration_batch_poisons_statistics": dict.fromkeys(
-        ("cause", "op", "line"),
-        "the buffer that the batch poisoned is told, where it is read, as from a checkpoint",
-    ),
     "descent_by_hand_on_raw_columns": {"op": "the last op of the loss, and not of the line"},
     "tiny_audio_in_half": dict.fromkeys(
         ("cause", "fix"), "that the square was flushed to 0 is not said of a mean over it"
