@@ -93,7 +93,7 @@ def _as_operand(node: ast.expr, text: str) -> re.Pattern[str]:
 def _names(source: Source, node: ast.expr) -> Iterator[str]:
     """`scores_amax` of `scores.amax(-1)` and of `torch.amax(scores, -1)`."""
     match node:
-        case ast.Call() if _is_own(source, node):
+        case ast.Call(func=ast.Name()) if _is_own(source, node):
             pass
         case ast.Call(func=ast.Attribute(value=owner)) if source.names.dotted(node.func) is None:
             yield from _named(owner, called(node))
