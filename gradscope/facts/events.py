@@ -317,6 +317,17 @@ class Broadcast:
 
 
 @dataclass(frozen=True, slots=True)
+class Scores:
+    """A loss, `taken`, that takes raw scores or log-probabilities of `classes`, and is given the
+    probabilities that the call `made` gives."""
+
+    made: Call
+    taken: Call
+    step: int
+    classes: int
+
+
+@dataclass(frozen=True, slots=True)
 class Steep:
     """The elements of a gradient that an op's backward multiplied by far more than the others.
 

@@ -12,6 +12,7 @@ from gradscope.facts.events import (
     Headroom,
     NanRead,
     Overwrite,
+    Scores,
     Symptom,
     Unexamined,
     UnseenRead,
@@ -254,6 +255,7 @@ class Trace:
     approaches: tuple[Approach, ...] = ()  # of operands to singular points, nearest first
     headroom: tuple[Headroom, ...] = ()  # half precision near its ends, worst first
     broadcasts: tuple[Broadcast, ...] = ()  # of whole batches against each other
+    scores: tuple[Scores, ...] = ()  # that losses were given
     settings: tuple[Setting, ...] = ()  # of optimizers, that were not finite
     elsewhere: tuple[str, ...] = ()  # names of other threads that ran backward: not observed
     processes: tuple[str, ...] = ()  # names of those that the program started: not observed

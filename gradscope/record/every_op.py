@@ -21,6 +21,7 @@ from gradscope.record.held import scopes_of
 from gradscope.record.mode import RecordingMode
 from gradscope.record.optimizers import Work, bad_settings
 from gradscope.record.passes import BackwardPass, Engine
+from gradscope.record.scores import GivenScores
 from gradscope.record.sites import OURS, kind_of, user_frames
 from gradscope.record.sizes.gradients import Sizes
 from gradscope.record.stand_ins import is_elsewhere, leave_us_out, stand_in
@@ -49,6 +50,7 @@ class EveryOp:
         self._on_confirmed = on_confirmed
         self.symptoms = Symptoms(context, self._confirmed)
         self.hidden = Hidden(context)
+        self.scores = GivenScores(context)
         self.mode = RecordingMode(context, sizes, self.symptoms.note_bad_write, hazards=hazards)
         self.depth = Depth(self.mode, full_from)
         self.watching = Watching(context, self.symptoms, self.depth, sizes)
@@ -122,7 +124,8 @@ class EveryOp:
             suspects = one.roots if one.loss is None or one.loss - one.loss != 0.0 else []
             self.symptoms.after_backward(one, suspects, asked, result, last=last)
             self.hidden.after_backward(one)
-            self.context.shielded("backward", self.mode.broadcasts.after_backward, one)
+            for by in (self.mode.broadcasts, self.scores):
+                self.context.shielded("backward", by.after_backward, one)
             if self.mode.margins is not None:
                 self.context.shielded("backward", self.mode.margins.after_backward, one)
 
@@ -233,6 +236,7 @@ class EveryOp:
             approaches=mode.margins.worst(Approach) if mode.margins is not None else (),
             headroom=mode.margins.worst(Headroom) if mode.margins is not None else (),
             broadcasts=mode.broadcasts.found,
+            scores=self.scores.found,
             settings=tuple(self.settings),
             unexamined=self.watching.unexamined(ending),
             raised=mode.raised.fact(ending),

@@ -64,6 +64,15 @@ class MatchShapes(Request):
     row: str
 
 
+class GiveScores(Request):
+    """No probabilities for the loss at `taken`: what `op` makes them of, or their logarithms where
+    that is what the loss takes."""
+
+    op: str
+    taken: Location | None
+    logarithms: bool
+
+
 class TakeLogits(Request):
     """The loss at a place, which takes probabilities, as the one that takes their logits."""
 

@@ -9,13 +9,15 @@ import ast
 from collections.abc import Iterator
 
 from gradscope.facts import Call, Edit
+from gradscope.facts import requests as ask
 from gradscope.ops.patterns import EPSILON
 from gradscope.ops.traits import Trait, has
-from gradscope.repair.write.culprit import Candidate, Culprit
+from gradscope.repair.write.culprit import Candidate, Culprit, Ways
 from gradscope.repair.write.reading import atom
 from gradscope.repair.write.uses import Uses, calls_of, given_to, returned
 from gradscope.rules.reading import evidence
 from gradscope.source.arguments import canonical, spelled
+from gradscope.source.spans import ancestors
 
 _MADE_BY = {"softmax": "log-probabilities", "sigmoid": "logits", "exp": "the exponent"}
 _MODULES = {"softmax": "torch.nn.Softmax", "sigmoid": "torch.nn.Sigmoid", "exp": ""}
@@ -49,6 +51,33 @@ def both(culprit: Culprit) -> Iterator[Candidate]:
     of = "what it gives" if kind == "exp" else "probabilities"
     title = f"{does} {_MADE_BY[kind]}, and take no logarithm of {of}"
     yield Candidate(title, tuple(edit for edit in edits if edit is not None))
+
+
+def given_scores(culprit: Culprit, request: ask.GiveScores) -> Ways:
+    """The layer or the call that makes probabilities left out, or its logarithm taken; what else
+    reads these gets them all the same."""
+    made = culprit.node
+    if not isinstance(made, ast.Call):
+        return
+    module = layer(culprit, made, _MODULES[request.op])
+    change = _log_softmax if request.logarithms else _dropped
+    edits = [change(culprit, made, module)]
+    calls = calls_of(culprit.source, module) if module is not None else (made,)
+    uses, loss = Uses.of(culprit.source, *calls), culprit.at(request.taken)
+    given, start = (module, 0) if module is not None else (made, 1)
+    parts = (*given.args[start:], *(key.value for key in given.keywords))
+    rest = [culprit.source.of(part) for part in parts]
+    for reader in uses.readers if uses is not None else ():
+        around = (reader, *ancestors(culprit.source, reader))
+        if loss is None or loss in around or reader is made:
+            continue
+        text = culprit.source.of(reader)
+        back = f"torch.{request.op}({', '.join((text, *rest))})"
+        edits.append(
+            _written(culprit, reader, f"{atom(text)}.exp()" if request.logarithms else back)
+        )
+    if None not in edits:
+        yield [edit for edit in edits if edit is not None]
 
 
 def _made(culprit: Culprit) -> Call | None:

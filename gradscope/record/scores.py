@@ -1,0 +1,63 @@
+"""Losses that take raw scores, or log-probabilities, and are given probabilities."""
+
+from typing import Any
+
+from gradscope.facts import Scores
+from gradscope.record.context import RunContext
+from gradscope.record.graph import node_name
+from gradscope.record.passes import BackwardPass
+
+_MOST = 8  # places
+_FARTHEST = 4  # views between the two
+_MADE_BY = {
+    "LogSoftmaxBackward0": "SoftmaxBackward0",
+    "NllLossBackward0": "SoftmaxBackward0",
+    "NllLoss2DBackward0": "SoftmaxBackward0",
+    "BinaryCrossEntropyWithLogitsBackward0": "SigmoidBackward0",
+}
+
+
+class GivenScores:
+    """What the graphs of the steps show that are looked at in full."""
+
+    def __init__(self, context: RunContext) -> None:
+        self._context = context
+        self._kept: dict[object, Scores] = {}  # by place
+
+    @property
+    def found(self) -> tuple[Scores, ...]:
+        return tuple(self._kept.values())
+
+    def after_backward(self, one: BackwardPass) -> None:
+        for node in one.above if len(self._kept) < _MOST else ():
+            wanted = _MADE_BY.get(node_name(node))
+            made = self._maker(node) if wanted is not None else None
+            if made is None or node_name(made) != wanted or not _is_along_one(node, made):
+                continue
+            call, given = self._context.call(node), self._context.call(made)
+            if call is not None and given is not None:
+                shape = made._input_metadata[0].shape
+                classes = shape[_dim(made)] if wanted == "SoftmaxBackward0" else 2
+                fact = Scores(given, call, self._context.step, classes)
+                self._kept.setdefault(given.location, fact)
+
+    def _maker(self, node: Any) -> Any:
+        """What made the first operand, views left out."""
+        for _ in range(_FARTHEST):
+            node = node.next_functions[0][0] if node.next_functions else None
+            note = self._context.call_of_node(node) if node is not None else None
+            if note is None or not note.info.view:
+                break
+        return node
+
+
+def _is_along_one(node: Any, made: Any) -> bool:
+    """Whether both are along the same dimension, as far as they have one."""
+    dims = [_dim(one) for one in (node, made) if hasattr(one, "_saved_dim")]
+    return len(set(dims)) < 2
+
+
+def _dim(node: Any) -> int:
+    """The dimension, which a node keeps without its sign."""
+    dim: int = node._saved_dim
+    return (dim - 2**64 if dim >= 2**63 else dim) % len(node._input_metadata[0].shape)

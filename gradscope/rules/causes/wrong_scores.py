@@ -1,0 +1,76 @@
+"""Probabilities for a loss that takes raw scores, or log-probabilities."""
+
+import math
+from collections.abc import Iterator
+
+from gradscope.facts import Finding, Phase, Related, Root, Scores, Severity, Trace
+from gradscope.facts import requests as ask
+from gradscope.rules.rule import Rule
+from gradscope.rules.wording import phrases
+
+
+class WrongScores(Rule):
+    """
+    ## What it does
+    Finds a loss that takes raw scores, or log-probabilities, and is given probabilities: a softmax
+    before `cross_entropy`, a sigmoid before `binary_cross_entropy_with_logits`, a softmax without
+    a logarithm before `nll_loss`.
+
+    ## Why is this bad?
+    Nothing raises, and the loss falls a little. Normalised twice, the best probability of n classes
+    is e / (e + n - 1), so that the loss stays high and the gradient small. Of probabilities,
+    `nll_loss` is minus the one that is right: its gradient fades just where a prediction is wrong.
+
+    ## Example
+    ```python
+    import torch
+
+    x, y = torch.randn(8, 3), torch.arange(8) % 4
+    model = torch.nn.Linear(3, 4)
+    - torch.nn.functional.cross_entropy(model(x).softmax(1), y).backward()
+    + torch.nn.functional.cross_entropy(model(x), y).backward()
+    ```
+
+    ## Fix safety
+    Unsafe: the loss is another one. What else reads the probabilities gets them all the same, as
+    far as the source tells.
+    """
+
+    code = "GS412"
+    name = "wrong-scores"
+    severity = Severity.WARNING
+
+    def check(self, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:
+        yield from map(self._about, trace.scores)
+
+    def _about(self, one: Scores) -> Finding:
+        made, taken = phrases.spelled(one.made.op), phrases.spelled(one.taken.op)
+        logarithms = taken.startswith("nll_loss")
+        if logarithms:
+            message = f"the loss takes log-probabilities, and is given those that `{made}` makes"
+            why = (
+                f"`{taken}` takes no logarithm: the loss is minus the probability of the right"
+                " class, never below -1. Its gradient fades where that is near 0, which is where"
+                " most is to be learnt."
+            )
+        else:
+            best = math.e / (math.e + one.classes - 1)
+            message = f"the loss normalises scores that `{made}` has normalised before"
+            why = (
+                f"`{taken}` takes raw scores. Of numbers between 0 and 1 it makes at most"
+                f" {phrases.number(best)} for the right one of {one.classes}, so that the loss"
+                f" stays above {phrases.number(-math.log(best))} however good the model is, and"
+                " the gradient small."
+            )
+        at = one.taken.location
+        return self.found(
+            message,
+            why,
+            one.made,
+            phase=Phase.FORWARD,
+            step=one.step,
+            label="makes probabilities",
+            related=(Related("use", at, "takes other numbers"),) if at is not None else (),
+            evidence={"classes": one.classes},
+            fixes=(ask.GiveScores(made, at, logarithms),),
+        )

@@ -1,0 +1,54 @@
+"""Probabilities for a loss that takes raw scores (GS412): told, and nothing that is right."""
+
+import pytest
+from corpus import diagnosed_text
+
+HEAD = """\
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+torch.manual_seed(0)
+x, y, hits = torch.randn(6, 3), torch.arange(6) % 4, torch.rand(6, 4)
+net = nn.Linear(3, 4)
+"""
+WRONG = [
+    # the lines of the loss, and with the patch
+    ("loss = F.cross_entropy(net(x).softmax(1), y)", "loss = F.cross_entropy(net(x), y)"),
+    ("p = F.softmax(net(x), dim=-1)\nloss = nn.CrossEntropyLoss()(p, y)",
+     "p = net(x)\nloss = nn.CrossEntropyLoss()(p, y)"),
+    ("p = torch.softmax(net(x), 1)\nprint(p.sum())\nloss = F.cross_entropy(p, y)",
+     "p = net(x)\nprint(torch.softmax(p, 1).sum())\nloss = F.cross_entropy(p, y)"),
+    ("p = torch.sigmoid(net(x))\nloss = F.binary_cross_entropy_with_logits(p, hits)",
+     "p = net(x)\nloss = F.binary_cross_entropy_with_logits(p, hits)"),
+    ("p = torch.softmax(net(x), 1)\nloss = F.nll_loss(p, y)\nbest = p.sum()",
+     "p = torch.log_softmax(net(x), 1)\nloss = F.nll_loss(p, y)\nbest = p.exp().sum()"),
+]  # fmt: skip
+RIGHT = [
+    "F.cross_entropy(net(x), y)",
+    "F.cross_entropy(F.log_softmax(net(x), 1), y)",
+    "F.nll_loss(F.log_softmax(net(x), 1), y)",
+    "F.nll_loss(net(x).softmax(1).log(), y)",
+    "F.binary_cross_entropy(net(x).sigmoid(), hits)",
+    "F.kl_div(net(x).log_softmax(1), hits.softmax(1))",
+    "F.cross_entropy(net(x).softmax(0), y)",  # weights over the samples
+    "F.cross_entropy(net(x).softmax(1) / 0.05, y)",  # a temperature makes scores of it
+    "F.cross_entropy(net(x).sigmoid() * 10 - 5, y)",
+]
+
+
+@pytest.mark.parametrize(("lines", "patched"), WRONG)
+def test_probabilities_in_the_place_of_scores_are_told(tmp_path, lines, patched):
+    report = diagnosed_text(f"{HEAD}{lines}\nloss.backward()\n", tmp_path, verify=True)
+    (found,) = report.findings
+    fix = found.fixes[0]
+
+    assert (found.rule, found.location.line) == ("GS412", 8)
+    added = [line[1:] for line in fix.patch.splitlines() if line.startswith("+")]
+    assert added[1:] == [line for line in patched.splitlines() if line not in lines.splitlines()]
+    assert fix.verified is True
+
+
+@pytest.mark.parametrize("loss", RIGHT)
+def test_what_a_loss_takes_is_right(tmp_path, loss):
+    assert diagnosed_text(f"{HEAD}loss = {loss}\nloss.backward()\n", tmp_path).findings == ()
