@@ -126,8 +126,11 @@ def _softmax(read: Reading, found: Spelled) -> str | None:
 
 
 def _det(read: Reading, found: Spelled) -> str:
-    # The method of this name is the same function.
-    return read.call("logdet", read.text(found.positional[0]))
+    """Also of one that was negative: a change of volume has a size alone."""
+    matrix = read.text(found.positional[0])
+    is_negative = read.culprit.values.get("self", 0.0) < 0
+    of_size = f"torch.linalg.slogdet({matrix}).logabsdet"
+    return of_size if is_negative else read.call("logdet", matrix)
 
 
 def _mm(read: Reading, found: Spelled) -> str | None:
@@ -280,8 +283,7 @@ def _div(read: Reading, found: Spelled) -> str | None:
 
 def _scaled(read: Reading, inner: str, sign: str, node: ast.expr) -> str:
     """A logarithm, and that of a factor (or divisor) which it does not undo."""
-    number = read.number(node)
-    if number is None or number <= 0:
+    if (number := read.number(node)) is None or number <= 0:
         return f"{inner} {sign} {read.log(node)}"
     shift = math.log(number)
     sign = sign if shift > 0 else "+-"[sign == "+"]
