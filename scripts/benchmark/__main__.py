@@ -1,10 +1,13 @@
-"""Measures what gradscope costs and prints one table. Ratios are of one run, on this machine."""
+"""Measures what gradscope costs, and prints a table of each part once it is measured.
+
+Ratios are of one run, on this machine.
+"""
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import torch
 from rich.console import Console
@@ -22,26 +25,24 @@ def costs(given: argparse.Namespace) -> Iterator[steps.Cost]:
         yield steps.measure(program, given.device, given.rounds, steps.CLOCKS[given.clock])
 
 
-def figures(given: argparse.Namespace, parts: Sequence[str]) -> Iterator[table.Figure]:
-    if "memory" in parts:
-        for program in given.program or ["mlp"]:
-            narrate(f"{program}: {given.steps:,} steps")
-            yield from table.of_growth(memory.measure(program, given.device, given.steps))
-    if "startup" in parts:
-        narrate(f"start: {given.rounds} rounds")
-        yield from table.of_startup(startup.measure(given.rounds))
-    if "whole" in parts:
-        narrate(f"whole runs: {given.rounds} rounds")
-        yield from map(table.of_whole, runs.whole(given.rounds))
-    if "late" in parts:
-        narrate(f"late failures: {given.rounds} rounds")
-        yield from map(table.of_late, runs.late(given.rounds))
-    if "snapshots" in parts:
-        yield from map(table.of_copy, runs.copies())
-    if "callbacks" in parts:
-        narrate(f"callbacks: {given.rounds} rounds")
-        costs = frameworks.measure(given.rounds, steps.CLOCKS[given.clock])
-        yield from map(table.of_callback, costs)
+def figures(given: argparse.Namespace, part: str) -> Iterator[table.Figure]:
+    narrate(f"{part}: {given.rounds} rounds")
+    match part:
+        case "memory":
+            for program in given.program or ["mlp"]:
+                narrate(f"{program}: {given.steps:,} steps")
+                yield from table.of_growth(memory.measure(program, given.device, given.steps))
+        case "startup":
+            yield from table.of_startup(startup.measure(given.rounds))
+        case "whole":
+            yield from map(table.of_whole, runs.whole(given.rounds))
+        case "late":
+            yield from map(table.of_late, runs.late(given.rounds))
+        case "snapshots":
+            yield from map(table.of_copy, runs.copies())
+        case "callbacks":
+            measured = frameworks.measure(given.rounds, steps.CLOCKS[given.clock])
+            yield from map(table.of_callback, measured)
 
 
 def narrate(text: str) -> None:
@@ -75,13 +76,14 @@ def main() -> None:
     if given.profile:
         steps.profile(given.profile, given.device)
         return
-    parts = given.parts or PARTS
-    ways = list(costs(given)) if "steps" in parts else []
-    found = [*(figure for cost in ways for figure in table.of_cost(cost)), *figures(given, parts)]
     narrate(f"torch {torch.__version__}, {given.device}, threads: {given.threads}")
     console = Console() if sys.stdout.isatty() else Console(width=WIDTH)
-    table.show(found, console)
-    if ways:
+    for part in given.parts or PARTS:
+        if part != "steps":
+            table.show(list(figures(given, part)), console)
+            continue
+        ways = list(costs(given))
+        table.show([figure for cost in ways for figure in table.of_cost(cost)], console)
         table.side_by_side(ways, console)
 
 
