@@ -33,6 +33,9 @@ _NUMBER = "the epsilon holds, and its number makes the loss: advice comes before
 REFUTED = {
     "polar_phase_overflows": {"fix": "the patch gives `polar` the complex dtype as modulus"},
     "contrastive_without_positives": {"fix": "no patch leaves the anchors without positives out"},
+    "orthogonal_basis_rank_deficient": {
+        "fix": "a column of zeros has any direction, and the diagonal takes another one"
+    },
     "spectrogram_decibel": {"fix": _NUMBER},
     "distance_field_at_its_centre": {
         "fix": "the norm is differentiated twice, and its own second derivative is NaN at 0"

@@ -82,8 +82,10 @@ def _restored(
     the value itself (`d[d == inf] = 0`), and for a sort or a minimum that goes by it."""
     where, node = culprit.torch("torch.where("), culprit.node
     operand = operand_of(culprit, edge)
-    in_place = culprit.overwritten is not None  # there is no result to put back into a mask
-    if where is None or operand is None or in_place or not isinstance(node, ast.expr):
+    # There is no result to put back into a mask, or there are several.
+    is_matrix = edge.cause == "degenerate-decomposition"
+    has_none = culprit.overwritten is not None or is_matrix
+    if where is None or operand is None or has_none or not isinstance(node, ast.expr):
         return
     start = culprit.source.extent(node)[0]
     first, last = culprit.source.extent(operand)
