@@ -11,6 +11,7 @@ import torch.nn.functional as F
 torch.manual_seed(0)
 x, y, hits = torch.randn(6, 3), torch.arange(6) % 4, torch.rand(6, 4)
 net = nn.Linear(3, 4)
+samples = nn.LogSoftmax(dim=0)
 """
 WRONG = [
     # the lines of the loss, and with the patch
@@ -19,6 +20,12 @@ WRONG = [
      "p = net(x)\nloss = nn.CrossEntropyLoss()(p, y)"),
     ("p = torch.softmax(net(x), 1)\nprint(p.sum())\nloss = F.cross_entropy(p, y)",
      "p = net(x)\nprint(torch.softmax(p, 1).sum())\nloss = F.cross_entropy(p, y)"),
+    ("p = F.log_softmax(net(x), dim=0)\nloss = F.nll_loss(p, y)",
+     "p = F.log_softmax(net(x), dim=1)\nloss = F.nll_loss(p, y)"),
+    ("p = net(x).log_softmax(-2)\nloss = nn.NLLLoss()(p, y)",
+     "p = net(x).log_softmax(1)\nloss = nn.NLLLoss()(p, y)"),
+    ("p = samples(net(x))\nloss = F.nll_loss(p, y)",
+     "samples = nn.LogSoftmax(dim=1)\np = samples(net(x))\nloss = F.nll_loss(p, y)"),
     ("p = torch.sigmoid(net(x))\nloss = F.binary_cross_entropy_with_logits(p, hits)",
      "p = net(x)\nloss = F.binary_cross_entropy_with_logits(p, hits)"),
     ("p = torch.softmax(net(x), 1)\nloss = F.nll_loss(p, y)\nbest = p.sum()",
@@ -28,6 +35,9 @@ RIGHT = [
     "F.cross_entropy(net(x), y)",
     "F.cross_entropy(F.log_softmax(net(x), 1), y)",
     "F.nll_loss(F.log_softmax(net(x), 1), y)",
+    "F.nll_loss(F.log_softmax(net(x).t(), 0).t(), y)",
+    "F.nll_loss(F.log_softmax(net(x)[0], 0), y[1])",
+    "F.nll_loss(F.log_softmax(net(x).view(2, 3, 4).mT, 1), y.view(2, 3))",
     "F.nll_loss(net(x).softmax(1).log(), y)",
     "F.binary_cross_entropy(net(x).sigmoid(), hits)",
     "F.kl_div(net(x).log_softmax(1), hits.softmax(1))",
@@ -43,7 +53,7 @@ def test_probabilities_in_the_place_of_scores_are_told(tmp_path, lines, patched)
     (found,) = report.findings
     fix = found.fixes[0]
 
-    assert (found.rule, found.location.line) == ("GS412", 8)
+    assert (found.rule, found.location.line) == ("GS412", 9)
     added = [line[1:] for line in fix.patch.splitlines() if line.startswith("+")]
     assert added[1:] == [line for line in patched.splitlines() if line not in lines.splitlines()]
     assert fix.verified is True

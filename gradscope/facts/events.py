@@ -319,12 +319,14 @@ class Broadcast:
 @dataclass(frozen=True, slots=True)
 class Scores:
     """A loss, `taken`, that takes raw scores or log-probabilities of `classes`, and is given the
-    probabilities that the call `made` gives."""
+    probabilities that the call `made` gives. `along`: or log-probabilities along that dimension,
+    where the loss has its classes along another one."""
 
     made: Call
     taken: Call
     step: int
     classes: int
+    along: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,12 +9,11 @@ from gradscope.record.passes import BackwardPass
 
 _MOST = 8  # places
 _FARTHEST = 4  # views between the two
+_LIKELIHOODS = ("NllLossBackward0", "NllLoss2DBackward0")
 _MADE_BY = {
     "LogSoftmaxBackward0": "SoftmaxBackward0",
-    "NllLossBackward0": "SoftmaxBackward0",
-    "NllLoss2DBackward0": "SoftmaxBackward0",
     "BinaryCrossEntropyWithLogitsBackward0": "SigmoidBackward0",
-}
+} | dict.fromkeys(_LIKELIHOODS, "SoftmaxBackward0")
 
 
 class GivenScores:
@@ -30,15 +29,19 @@ class GivenScores:
 
     def after_backward(self, one: BackwardPass) -> None:
         for node in one.above if len(self._kept) < _MOST else ():
-            wanted = _MADE_BY.get(node_name(node))
+            name = node_name(node)
+            wanted = _MADE_BY.get(name)
             made = self._maker(node) if wanted is not None else None
-            if made is None or node_name(made) != wanted or not _is_along_one(node, made):
+            if made is None:
+                continue
+            along = _along(node) if name in _LIKELIHOODS else None
+            if along is None and (node_name(made) != wanted or not _is_along_one(node, made)):
                 continue
             call, given = self._context.call(node), self._context.call(made)
             if call is not None and given is not None:
                 shape = made._input_metadata[0].shape
-                classes = shape[_dim(made)] if wanted == "SoftmaxBackward0" else 2
-                fact = Scores(given, call, self._context.step, classes)
+                classes = shape[_dim(made)] if hasattr(made, "_saved_dim") else 2
+                fact = Scores(given, call, self._context.step, classes, along)
                 self._kept.setdefault(given.location, fact)
 
     def _maker(self, node: Any) -> Any:
@@ -49,6 +52,16 @@ class GivenScores:
             if note is None or not note.info.view:
                 break
         return node
+
+
+def _along(node: Any) -> int | None:
+    """The dimension along which a log_softmax has made what a likelihood reads, where that has its
+    classes along another one."""
+    made = node.next_functions[0][0]
+    if made is None or node_name(made) != "LogSoftmaxBackward0":
+        return None
+    classes = 1 if len(made._input_metadata[0].shape) > 1 else 0
+    return _dim(made) if _dim(made) != classes else None
 
 
 def _is_along_one(node: Any, made: Any) -> bool:

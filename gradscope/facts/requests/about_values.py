@@ -73,6 +73,13 @@ class GiveScores(Request):
     logarithms: bool
 
 
+class AlongClasses(Request):
+    """Let `op` normalise along another dimension, that of the classes."""
+
+    op: str
+    dim: int
+
+
 class TakeLogits(Request):
     """The loss at a place, which takes probabilities, as the one that takes their logits."""
 

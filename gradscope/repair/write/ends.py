@@ -20,6 +20,7 @@ from gradscope.source.arguments import canonical, spelled
 from gradscope.source.spans import ancestors
 
 _MADE_BY = {"softmax": "log-probabilities", "sigmoid": "logits", "exp": "the exponent"}
+_LOGARITHMIC = {"log_softmax": "torch.nn.LogSoftmax"}
 _MODULES = {"softmax": "torch.nn.Softmax", "sigmoid": "torch.nn.Sigmoid", "exp": ""}
 
 
@@ -78,6 +79,19 @@ def given_scores(culprit: Culprit, request: ask.GiveScores) -> Ways:
         )
     if None not in edits:
         yield [edit for edit in edits if edit is not None]
+
+
+def along_classes(culprit: Culprit, request: ask.AlongClasses) -> Ways:
+    """The number that says along which dimension, of the call or of the layer."""
+    made = culprit.node
+    if not isinstance(made, ast.Call):
+        return
+    module = layer(culprit, made, _LOGARITHMIC[request.op])
+    found = spelled(culprit.source, made)
+    dims = [key.value for key in (module or made).keywords if key.arg == "dim"]
+    dims += module.args[:1] if module is not None else found.positional[1:2] if found else []
+    if dims:
+        yield [culprit.replace(dims[0], f"{request.dim}")]
 
 
 def _made(culprit: Culprit) -> Call | None:

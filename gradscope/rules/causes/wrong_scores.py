@@ -14,7 +14,7 @@ class WrongScores(Rule):
     ## What it does
     Finds a loss that takes raw scores, or log-probabilities, and is given probabilities: a softmax
     before `cross_entropy`, a sigmoid before `binary_cross_entropy_with_logits`, a softmax without
-    a logarithm before `nll_loss`.
+    a logarithm before `nll_loss`, or a log_softmax over the samples.
 
     ## Why is this bad?
     Nothing raises, and the loss falls a little. Normalised twice, the best probability of n classes
@@ -46,7 +46,16 @@ class WrongScores(Rule):
     def _about(self, one: Scores) -> Finding:
         made, taken = phrases.spelled(one.made.op), phrases.spelled(one.taken.op)
         logarithms = taken.startswith("nll_loss")
-        if logarithms:
+        fix: ask.Request = ask.GiveScores(made, one.taken.location, logarithms)
+        if one.along is not None:
+            fix = ask.AlongClasses(made, 1)
+            message = f"`{made}` normalises along dimension {one.along}, and the loss along another"
+            why = (
+                f"`{taken}` has its classes along dimension 1. Along dimension {one.along} it is"
+                " the samples of a batch whose probabilities sum to 1: to raise that of one sample"
+                " lowers those of all others, whatever they are."
+            )
+        elif logarithms:
             message = f"the loss takes log-probabilities, and is given those that `{made}` makes"
             why = (
                 f"`{taken}` takes no logarithm: the loss is minus the probability of the right"
@@ -72,5 +81,5 @@ class WrongScores(Rule):
             label="makes probabilities",
             related=(Related("use", at, "takes other numbers"),) if at is not None else (),
             evidence={"classes": one.classes},
-            fixes=(ask.GiveScores(made, at, logarithms),),
+            fixes=(fix,),
         )

@@ -135,6 +135,7 @@ _WORDS: Mapping[type[ask.Request], _Words] = {
     ask.TameSlope: ("epsilon", "let no gradient through next to the singular point", ""),
     ask.FitNumber: ("dtype", "write the end of the range of {0.unfit.dtype}", ""),
     ask.MatchShapes: ("data", "give both the same shape", "prediction.squeeze(-1)"),
+    ask.AlongClasses: ("stable-op", "normalise along dimension {0.dim}", "dim={0.dim}"),
     ask.TakeLogits: (
         "stable-op",
         "compute the loss of logits, which these are",
