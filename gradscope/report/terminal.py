@@ -195,7 +195,8 @@ def _tensors(
         yield from ((Segment(" " * (margin - 2)), *line) for line in table)
         return
     for name, shape, dtype, device, bad, least, most in cells:
-        finite = "" if least == "-" else f", finite part {least} to {most}"
+        whole = "" if bad.startswith("0 ") else "finite part "
+        finite = "" if least == "-" else f", {whole}{least} to {most}"
         what = f"{name} {shape} {dtype} {device}"
         yield from _prose((Segment(" " * margin),), what, options, margin + 4)
         lead = (Segment(" " * (margin + 2)),)
