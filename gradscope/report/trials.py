@@ -78,7 +78,9 @@ def told(fix: Fix) -> tuple[str, str]:
         case Verified(effects):
             return "verified", ", ".join(_effects(effects))
         case Holds(effects, but):
-            return HOLDS, ", ".join((_but(but), *_effects(effects)))
+            short = _but(but)
+            more = (one for one in _effects(effects) if not short.endswith(one))  # said once
+            return HOLDS, ", ".join((short, *more))
         case Refuted(by):
             return "refuted", _objection(by)
         case NotTried() as verdict:
