@@ -31,12 +31,11 @@ class Broadcasts:
         return tuple(self._kept.values())
 
     def note(self, info: OpInfo, args: tuple[Any, ...], seq: int, frame: Any) -> None:
-        """An op has made an autograd node."""
-        if len(args) < 2 or type(args[1]) is not torch.Tensor:
-            return
-        both = [_given(one) for one in args[:2] if isinstance(one, torch.Tensor)]
-        if len(both) < 2 or sum(one.requires_grad for one in args[:2]) != 1:
+        """An op whose second argument is a tensor has made an autograd node."""
+        first, second = args[:2]
+        if not isinstance(first, torch.Tensor) or first.requires_grad == second.requires_grad:
             return  # pairs of what is trained alike are meant, as are those of two constants
+        both = [_given(first), _given(second)]
         size = max(map(len, both)) if all(one.dim() for one in both) else 0
         wanted = [(size, 1), (size,)]
         if size < 2 or [tuple(one.shape) for one in both] not in (wanted, wanted[::-1]):
@@ -44,11 +43,11 @@ class Broadcasts:
         # Whoever writes `x[:, None]` or `x.view(-1, 1)` means the pairs.
         if len(self._kept) < _MOST and not any(one._is_view() for one in both):
             roles = info.argument_names[:2]
-            first, second = (
+            operands = tuple(
                 operand(role, one, self._context, frame=frame)
                 for role, one in zip(roles, both, strict=False)
             )
-            self._step[seq] = Broadcast(UNRESOLVED, self._context.step, size, (first, second))
+            self._step[seq] = Broadcast(UNRESOLVED, self._context.step, size, operands)
 
     def after_backward(self, one: BackwardPass) -> None:
         """Keep those of which nothing but one number was made, on the way to the loss."""
@@ -62,9 +61,9 @@ class Broadcasts:
                 self._kept.setdefault(note.user[:1], fact)
 
 
-def _given(tensor: Any) -> Any:
+def _given(tensor: torch.Tensor) -> torch.Tensor:
     """What was expanded to a shape, as a loss does by itself."""
-    base = tensor._base if isinstance(tensor, torch.Tensor) else None
+    base = tensor._base
     return base if base is not None and 0 in tensor.stride() else tensor
 
 

@@ -95,11 +95,13 @@ class RecordingMode(Dispatch):
             record_for_profiler(False)
         try:
             self.made = made = self.note_call(info, node, args, kwargs)
-            if self.margins is not None and made == context.seq and node is None:
-                ran = self._ran(info, args, kwargs, out, made, before)
-                context.shielded(info.name, self.margins.measure, ran)
             if made == context.seq and node is None:
-                self.broadcasts.note(info, args, made - 1, sys._getframe(1))
+                if self.margins is not None:
+                    ran = self._ran(info, args, kwargs, out, made, before)
+                    context.shielded(info.name, self.margins.measure, ran)
+                if len(args) > 1 and type(args[1]) is torch.Tensor:
+                    noted = info, args, made - 1, sys._getframe(1)
+                    context.shielded(info.name, self.broadcasts.note, *noted)
             if info.matrix:
                 self.raised.note_matrix(info, args, kwargs, sys._getframe(1))
             if node is None and not context.in_optimizer:
