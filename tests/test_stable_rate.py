@@ -60,6 +60,17 @@ def test_so_does_that_of_an_update_by_hand(tmp_path):
     assert found.fixes[0].verified is True
 
 
+def test_what_a_call_gives_a_method_is_no_default():
+    text = (
+        "class Chain:\n"
+        "    def move(self, w, rate=0.5):\n"
+        "        return w - rate * w.grad\n"
+        "Chain().move(w, 0.1)\n"
+    )
+
+    assert rate_by_hand(Source("a.py", text), Location("a.py", 3, 8, 3, 10, "move")) is None
+
+
 @pytest.mark.parametrize(
     ("update", "rate"),
     [

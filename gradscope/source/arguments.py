@@ -174,3 +174,13 @@ def find(source: Source, line: int, op: str) -> Iterator[Op]:
         if isinstance(node, Op) and node.lineno <= line <= (node.end_lineno or node.lineno):
             if writes(source, node, op):
                 yield node
+
+
+def parameter_of(function: ast.FunctionDef, call: ast.Call, node: ast.expr) -> str | None:
+    """The parameter that gets an argument of a call."""
+    names = [one.arg for one in (*function.args.posonlyargs, *function.args.args)]
+    names = names[names[:1] == ["self"] :]
+    for name, given in zip(names, call.args, strict=False):
+        if given is node:
+            return None if any(isinstance(one, ast.Starred) for one in call.args) else name
+    return next((key.arg for key in call.keywords if key.value is node), None)

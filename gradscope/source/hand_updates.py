@@ -5,7 +5,7 @@ import ast
 from collections.abc import Iterator
 
 from gradscope.facts import Location
-from gradscope.source.arguments import called
+from gradscope.source.arguments import called, parameter_of
 from gradscope.source.meaning import binding
 from gradscope.source.text import Source
 
@@ -142,18 +142,20 @@ def _given(text: Source, name: ast.Name) -> ast.expr | None:
     function = made.statement if made is not None else None
     if made is None or not isinstance(function, ast.FunctionDef):
         return made.value if made is not None else None
-    given = function.args
-    names = [one.arg for one in given.posonlyargs + given.args]
-    defaults = dict(zip(reversed(names), reversed(given.defaults), strict=False))
-    defaults |= {
-        one.arg: value
-        for one, value in zip(given.kwonlyargs, given.kw_defaults, strict=True)
-        if value
-    }
-    place = names.index(name.id) if name.id in names else len(names)
+    spec = function.args
+    positional = [*spec.posonlyargs, *spec.args]
+    named = [
+        *zip(reversed(positional), reversed(spec.defaults), strict=False),
+        *zip(spec.kwonlyargs, spec.kw_defaults, strict=True),
+    ]
     calls = (one for one in text.nodes.every(ast.Call) if called(one) == function.name)
-    is_given = any(
-        len(one.args) > place or any(key.arg in (None, name.id) for key in one.keywords)
-        for one in calls
-    )
-    return None if is_given else defaults.get(name.id)
+    if any(_may_give(function, one, name.id) for one in calls):
+        return None
+    return next((value for one, value in named if one.arg == name.id), None)
+
+
+def _may_give(function: ast.FunctionDef, call: ast.Call, name: str) -> bool:
+    given = (*call.args, *(key.value for key in call.keywords))
+    is_open = any(isinstance(one, ast.Starred) for one in call.args)
+    is_open |= any(key.arg is None for key in call.keywords)
+    return is_open or any(parameter_of(function, call, one) == name for one in given)

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from gradscope.repair.write.culprit import Candidate, Culprit
 from gradscope.repair.write.spelling import can_repeat
 from gradscope.repair.write.splice import before
-from gradscope.repair.write.uses import Uses, parameter_of
+from gradscope.repair.write.uses import Uses
 from gradscope.source import Source, definition
-from gradscope.source.arguments import Spelled, spelled
+from gradscope.source.arguments import Spelled, parameter_of, spelled
 
 _SUMS = frozenset(("index_add", "scatter_add"))
 _NAMES = ("largest", "largest_score")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from gradscope.repair.write.spelling import MOVES
 from gradscope.source import Source, binding, definition
-from gradscope.source.arguments import called, spelled
+from gradscope.source.arguments import called, parameter_of, spelled
 from gradscope.source.spans import ancestors
 
 
@@ -272,16 +272,6 @@ def _method(kind: ast.stmt | None, *names: str) -> ast.FunctionDef | None:
     body = kind.body if isinstance(kind, ast.ClassDef) else []
     methods = (one for one in body if isinstance(one, ast.FunctionDef))
     return next((one for one in methods if one.name in names), None)
-
-
-def parameter_of(function: ast.FunctionDef, call: ast.Call, node: ast.expr) -> str | None:
-    """The parameter that gets an argument of a call."""
-    names = [one.arg for one in (*function.args.posonlyargs, *function.args.args)]
-    names = names[names[:1] == ["self"] :]
-    for name, given in zip(names, call.args, strict=False):
-        if given is node:
-            return None if any(isinstance(one, ast.Starred) for one in call.args) else name
-    return next((key.arg for key in call.keywords if key.value is node), None)
 
 
 def given_to(source: Source, name: ast.expr) -> ast.expr | None:
