@@ -75,8 +75,8 @@ def with_stable_rate(findings: tuple[Finding, ...], again: Again) -> tuple[Findi
     if found is None or request is None or request.trial_steps is None:
         return findings
     steps = min(max(FEWEST_STEPS, request.trial_steps), MOST_STEPS)
-    at = request.update.location if request.update is not None else None
-    by_hand = at if request.update is not None and not request.update.optimizer else None
+    update = request.update
+    by_hand = update.location if update is not None and not update.optimizer else None
     again.stages.begin(Doing.SLOWING)
 
     def run(factor: float) -> Trace:

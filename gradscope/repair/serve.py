@@ -98,7 +98,7 @@ class Service:
             for tried in self._until_one_holds(finding, written, self.bench, late):
                 is_advice = False
                 holds |= gives_the_truth(tried)
-                is_decided |= _is_decided(tried)
+                is_decided |= _falls_short(tried, NumberDecides)
                 yield tried
             if is_advice and len(late) == put_off:
                 advice.append(fix)
@@ -134,17 +134,13 @@ class Service:
             yield tried
             # Another spelling of an epsilon leaves values of the same size.
             is_settled = isinstance(tried.verdict, Holds) and tried.kind == "epsilon"
-            is_settled &= not _disturbs(tried)
-            if tried.verified is not False or is_settled or _is_decided(tried):
+            is_settled &= not _falls_short(tried, Disturbs)
+            if tried.verified is not False or is_settled or _falls_short(tried, NumberDecides):
                 return
 
 
-def _disturbs(fix: Fix) -> bool:
-    return isinstance(fix.verdict, Holds) and isinstance(fix.verdict.but, Disturbs)
-
-
-def _is_decided(fix: Fix) -> bool:
-    return isinstance(fix.verdict, Holds) and isinstance(fix.verdict.but, NumberDecides)
+def _falls_short(fix: Fix, by: type[Disturbs] | type[NumberDecides]) -> bool:
+    return isinstance(fix.verdict, Holds) and isinstance(fix.verdict.but, by)
 
 
 MOST_REFUTED = 3  # that are listed with a finding

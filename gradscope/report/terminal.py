@@ -194,9 +194,9 @@ def _tensors(
     if all(cell_len(plain(line)) + margin - 2 <= options.width for line in table):
         yield from ((Segment(" " * (margin - 2)), *line) for line in table)
         return
-    for name, shape, dtype, device, bad, least, most in cells:
-        whole = "" if bad.startswith("0 ") else "finite part "
-        finite = "" if least == "-" else f", {whole}{least} to {most}"
+    for row, (name, shape, dtype, device, bad, least, most) in zip(rows, cells, strict=True):
+        part = "finite part " if any(cell.role == "bad" for cell in row) else ""
+        finite = "" if least == "-" else f", {part}{least} to {most}"
         what = f"{name} {shape} {dtype} {device}"
         yield from _prose((Segment(" " * margin),), what, options, margin + 4)
         lead = (Segment(" " * (margin + 2)),)

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import assert_never
 
 from gradscope.facts import (
@@ -78,9 +79,10 @@ def told(fix: Fix) -> tuple[str, str]:
         case Verified(effects):
             return "verified", ", ".join(_effects(effects))
         case Holds(effects, but):
-            short = _but(but)
-            more = (one for one in _effects(effects) if not short.endswith(one))  # said once
-            return HOLDS, ", ".join((short, *more))
+            if isinstance(but, verdicts.Disturbs):  # said once
+                moves = tuple(one for one in effects.moves if one != but.move)
+                effects = replace(effects, moves=moves)
+            return HOLDS, ", ".join((_but(but), *_effects(effects)))
         case Refuted(by):
             return "refuted", _objection(by)
         case NotTried() as verdict:

@@ -61,18 +61,18 @@ def _computed(culprit: Culprit, one: Candidate) -> Iterator[ast.expr]:
     source, node = culprit.source, culprit.node
     where = source.nodes.function(node) if node is not None else None
     edited = "\n".join(edit.text for edit in one.edits)
-    found = [
-        part
+    found = {
+        part: len(text)
         for kind in (ast.Call, ast.BinOp)
         for part in source.nodes.every(kind)
         if source.nodes.function(part) is where
-        and (kind is ast.Call or len(source.of(part)) <= LONGEST_TWICE)
-        and source.of(part) in edited
+        and (text := source.of(part)) in edited
+        and (kind is ast.Call or len(text) <= LONGEST_TWICE)
         and (_is_covered(source, one, part) or _is_own(source, part))
-    ]
-    for part in sorted(found, key=lambda part: -len(source.of(part))):
+    }
+    for part in sorted(found, key=found.__getitem__, reverse=True):
         calls = [call for call in ast.walk(part) if isinstance(call, ast.Call)]
-        is_cheap = all(map(_is_cheap, calls)) if calls else len(source.of(part)) < LONG
+        is_cheap = all(map(_is_cheap, calls)) if calls else found[part] < LONG
         if not is_cheap and not any(isinstance(one, _INNER) for one in ancestors(source, part)):
             yield part
 

@@ -71,9 +71,10 @@ def _of_fields(request: ask.Request) -> _Words | None:
         case ask.AddBehind(made):
             op = spelled(made.op)
             return "epsilon", BEHIND.format(op=op), f"{op}(x) + 1e-6"
-        case ask.GiveScores(op, _, logarithms):
-            taken = f"give the loss log-probabilities: `log_{op}`" if logarithms else ""
-            return "stable-op", taken or f"give the loss the scores, without `{op}`", ""
+        case ask.GiveScores(op, logarithms=True):
+            return "stable-op", f"give the loss log-probabilities: `log_{op}`", ""
+        case ask.GiveScores(op):
+            return "stable-op", f"give the loss the scores, without `{op}`", ""
         case ask.AddToDiagonal(size, x):
             code = f"{x} + {size:g} * torch.eye({x}.shape[-1], dtype={x}.dtype, device={x}.device)"
             return "epsilon", f"add {size:g} to the diagonal", code
