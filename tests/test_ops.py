@@ -309,6 +309,18 @@ class TestFacts:
         assert fact.value_edge(ordinary) is None
         assert fact.slope_edge(ordinary) is None
 
+    @pytest.mark.parametrize("size", (0.0, 5e-324, 1e-200, 1e200, INF, math.nan))
+    def test_no_number_is_too_large_or_too_small_to_ask_about(self, fact, size):
+        others = {edge.argument for edge in fact.edges} | {"self", "other", "exponent", "end"}
+        known = dict.fromkeys(others | {"tensor1", "tensor2", "n", "p", "output"}, size)
+        known |= {f"{name}.{end}": size for name in others for end in ("min", "max")}
+        known |= {"dtype.max": finfo("float64").max, "grad_input": math.nan}
+
+        fact.value_edge(known)
+        fact.slope_edge(known)
+        if fact.inverse is not None:
+            fact.inverse(size)
+
     def test_templates_are_expressions(self, fact):
         schema = {"other": "b", "p": "3", "n": "1", "dim": "-1", "tensor2": "c"}
         for edge in fact.edges:

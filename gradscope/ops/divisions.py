@@ -34,7 +34,7 @@ def _is_tiny(name: str) -> Holds:
 
     def holds(values: Values) -> bool:
         number = abs(values[name])
-        return 0 < number and (1 / number) ** 2 > largest(values)
+        return 0 < number and 1 / number > math.sqrt(largest(values))
 
     return holds
 

@@ -4,6 +4,7 @@ Whether a matrix is degenerate cannot be told from one element: these edges ask 
 broke although the matrix is finite.
 """
 
+import math
 from functools import partial
 
 from gradscope.ops.cures import Cure
@@ -39,12 +40,12 @@ def _magnitude(values: Values) -> float:
 
 def _huge(values: Values) -> bool:
     """Large enough that a product of two elements leaves the dtype."""
-    return _magnitude(values) ** 2 > largest(values)
+    return _magnitude(values) > math.sqrt(largest(values))
 
 
 def _tiny(values: Values) -> bool:
     """Small enough that the square of a reciprocal leaves the dtype."""
-    return 0 < _magnitude(values) ** 2 < 1 / largest(values)
+    return 0 < _magnitude(values) < 1 / math.sqrt(largest(values))
 
 
 def _decomposition(

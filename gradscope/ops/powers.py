@@ -51,7 +51,7 @@ FACTS = (
             "slope -1/2 {x}^(-3/2)",
             floor(Margin.ROOT, tiny=True),
         ),
-        inverse=lambda result: result**-2 if result else math.inf,
+        inverse=lambda result: 1 / result / result if result else math.inf,
     ),
     fact(
         "pow",
