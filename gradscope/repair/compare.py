@@ -114,6 +114,9 @@ def compare(finding: Finding, before: Seen, after: Seen, *, same: bool, kind: st
     worse = next((a.name for a, b in pairs(before.trace, after.trace) if breaks(a, b)), None)
     if worse is not None:
         return _refuted(verdicts.GradientBreaks(worse))
+    unhealed = _unhealed(finding, after.trace, step)
+    if unhealed is not None:
+        return _refuted(verdicts.SymptomRemains(unhealed))
     moves = moved(before.trace, after.trace, step)
     if same and moves and not is_rounding(before.trace, after.trace, step):
         return _refuted(verdicts.ValuesMove(moves[0]))
@@ -302,6 +305,12 @@ def _left(finding: Finding, after: Seen, step: int, theirs: set[Symptom]) -> Sym
     said = (one for other in after.findings for one in other.symptoms)
     still = (one for one in said if one.trouble is Trouble.UNCHANGED)
     return next((one for one in (*shown, *still) if _hurt(one) in had), None)
+
+
+def _unhealed(finding: Finding, after: Trace, step: int) -> Symptom | None:
+    """A gradient that is bad still, where the second run ended before anybody could take it."""
+    bad = {(Subject.GRADIENT, one.name) for one in after.gradients if one.bad}
+    return next((one for one in finding.symptoms if one.step == step and _hurt(one) in bad), None)
 
 
 def _unexplained(before: Seen, after: Seen, step: int) -> Symptom | None:

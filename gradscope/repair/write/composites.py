@@ -68,6 +68,27 @@ def _sigmoid(read: Reading, node: ast.expr) -> str | None:
     return f"torch.sigmoid({read.text(operand)})" if same else None
 
 
+def _tanh(read: Reading, node: ast.expr) -> str | None:
+    """(exp(z) - exp(-z)) / (exp(z) + exp(-z))."""
+    found = read.op(node, "div")
+    if not found:
+        return None
+    sides = [read.op(side, op) for side, op in zip(found.positional, ("sub", "add"), strict=False)]
+    if len(sides) != 2 or not all(one and len(one.positional) == 2 for one in sides):
+        return None
+    exponents = [read.argument(one, "exp") for side in sides if side for one in side.positional]
+    if None in exponents:
+        return None
+    z, opposite, *below = filter(None, exponents)
+    negated = read.argument(opposite, "neg")
+    if negated is None or not read.same(z, negated):
+        return None
+    is_swapped = read.same(below[0], opposite)
+    z_again, opposite_again = below[::-1] if is_swapped else below
+    is_tanh = read.same(z, z_again) and read.same(opposite, opposite_again)
+    return read.call("tanh", read.text(z)) if is_tanh else None
+
+
 def _quotient(read: Reading, node: ast.expr) -> str | None:
     """A quotient of two that are exponentials is the exponential of a difference."""
     found = read.op(node, "div")
@@ -224,6 +245,7 @@ FORMS: tuple[Form, ...] = (
     _form(_x_log_x, "log"),
     Form(_softmax, frozenset({"div"}), logs.OPS),
     _form(_sigmoid, "div", "add exp neg"),
+    _form(_tanh, "div", "add sub exp neg"),
     _form(_normalize, "div", "norm"),
     _form(_cosine, "div", "norm mul"),
     Form(_weighted_mean, frozenset({"div"}), logs.OPS | {"mm"}),
