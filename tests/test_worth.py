@@ -1,5 +1,6 @@
 """A fix is verified if its values are good to train with; what is merely finite holds, but."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -86,6 +87,17 @@ def but(before: Trace, after: Trace, exact: Trace | None = None, kind: str = "ep
 )
 def test_values_of_another_size_are_not_good(before: Trace, after: Trace, expected: object):
     assert but(before, after) == expected
+
+
+def test_elements_beside_which_all_others_are_0_but_for_rounding_are_not_huge():
+    def run(healed: float, query: float) -> Trace:
+        leaves = {"key": (healed, 1e-9), "query": (query, query)}
+        found = [(name, seen(1.0, gradient=one).gradients[0]) for name, one in leaves.items()]
+        gradients = tuple(replace(one, name=name) for name, one in found)
+        return replace(seen(1.0), gradients=gradients)
+
+    assert but(run(NAN, 0.03), run(0.1, 0.03)) is None
+    assert isinstance(but(run(NAN, 1e-9), run(1e3, 1e-9)), HugeElements)
 
 
 @pytest.mark.parametrize(

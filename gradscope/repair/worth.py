@@ -1,6 +1,7 @@
 """Whether what a fix leaves is good to train with, and not just finite. Pure functions."""
 
 import math
+from collections.abc import Iterable
 from dataclasses import replace
 from statistics import median_low
 
@@ -212,11 +213,13 @@ def _size(before: Trace, after: Trace, step: int) -> verdicts.Shortfall | None:
     norm, norms = total_norm(after.gradients), _norms(before)[:step]
     if any(norms) and norm > NORM * max(norms):
         return verdicts.HugeGradient(max(norms))
+    # A leaf's own others may be 0 but for rounding, as the gradient of a key's bias is.
+    usual = max((_largest(first.sample) for first, _ in pairs(before, after)), default=0.0)
     for first, second in pairs(before, after):
-        both = list(zip(first.sample, second.sample, strict=False))
-        others = max((abs(old) for old, _ in both if math.isfinite(old)), default=0.0)
-        healed = max((abs(new) for old, new in both if not math.isfinite(old)), default=0.0)
-        if others and healed > ELEMENTS * others:
+        both = zip(first.sample, second.sample, strict=False)
+        healed = _largest(new for old, new in both if not math.isfinite(old))
+        others = _largest(first.sample)
+        if others and healed > max(ELEMENTS * others, NORM * usual):
             return verdicts.HugeElements(first.name, healed / others)
     loss, earlier = loss_of(after, step), _losses(before, step + 1)
     # Those right before an overflow have grown already: half of them are as they should be.
@@ -224,6 +227,11 @@ def _size(before: Trace, after: Trace, step: int) -> verdicts.Shortfall | None:
     if loss is not None and abs(loss) > (LEAP if most is None else LOSS * max(1.0, most)):
         return verdicts.HugeLoss(most)
     return None
+
+
+def _largest(values: Iterable[float]) -> float:
+    """The size of the largest that is finite."""
+    return max((abs(one) for one in values if math.isfinite(one)), default=0.0)
 
 
 def _beyond(before: Trace, after: Seen, step: int) -> verdicts.Shortfall | None:
