@@ -233,6 +233,7 @@ STABLE = [
     ("torch.exp(z) / torch.exp(z).sum()", "torch.exp(z)", "exp",
      "torch.softmax(z.flatten(), 0).view_as(z)"),
     ("torch.exp(z) / torch.exp(z).sum(0)", "torch.exp(z)", "exp", "torch.softmax(z, 0)"),
+    ("(z.exp() - (-z).exp()) / ((-z).exp() + z.exp())", "z.exp()", "exp", "torch.tanh(z)"),
     ("1 / (1 + torch.exp(-z))", "torch.exp(-z)", "exp", "torch.sigmoid(z)"),
     ("torch.log(torch.cosh(z))", "torch.cosh(z)", "cosh", "torch.logaddexp(z, -z)"),
     ("torch.log((torch.exp(z) + torch.exp(-z)) / 2)", "torch.exp(z)", "exp",
@@ -407,6 +408,14 @@ def test_logarithms_of_one_product_are_all_taken_over():
 
     assert "loss = a.sum() + b.sum()" in first.text
     assert torch.allclose(names[0]["loss"], names[1]["loss"], atol=1e-6)
+
+
+def test_one_of_several_names_in_one_assignment_is_given_its_logarithm():
+    text = f"{HEAD}p, n = torch.softmax(x, 0), len(x)\nx = x + 1\nloss = torch.log(p).sum() / n\n"
+
+    (first, *_) = ways(finding(text, "torch.log(p)", "log", "stable-op", {"self": 0.0}), text)
+
+    assert "p, n = torch.log_softmax(x, 0), len(x)\nx = x + 1\nloss = p.sum() / n" in first.text
 
 
 def test_a_stable_form_reads_through_names_that_still_hold():

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from gradscope.repair.write.culprit import ATOMS, Culprit
 from gradscope.repair.write.uses import calls_around, returned
-from gradscope.source import binding, definition, holds
+from gradscope.source import Source, binding, definition, holds
 from gradscope.source.arguments import Spelled, spelled
 from gradscope.source.spans import alike, ancestors
 
@@ -94,8 +94,7 @@ class Reading:
             is_here = node is self.place or self.place in ancestors(source, node)
             return returned(source, node) if is_here else None
         given = self.given(node)
-        made = source.parents[given] if given is not None else None
-        return given if isinstance(made, ast.Assign) and len(made.targets) == 1 else None
+        return given if given is not None and _target(source, given) is not None else None
 
     def also(self, write: Callable[[Reading, ast.expr], str | None], node: ast.expr) -> bool:
         """Rewrites another expression in its own place; False where it has no such form."""
@@ -120,14 +119,14 @@ class Reading:
             calls = calls_around(source, given)
             left = tuple(one for one in calls if not self._is_handed(one))
             return left or (None if calls else ())
-        target = made.targets[0] if isinstance(made, ast.Assign) else None
+        target = _target(source, given)
         if not isinstance(target, ast.Name):
             return ()
         reads = source.nodes.scope(target).owner(target.id).reads.get(target.id, ())
         bindings = {read: binding(source, read) for read in reads}
         if None in bindings.values():
             return ()
-        at = (one for one, found in bindings.items() if found and found.statement is made)
+        at = (one for one, found in bindings.items() if found and found.value is given)
         return tuple(one for one in at if not self._is_handed(one)) or None
 
     def _is_handed(self, read: ast.expr) -> bool:
@@ -210,6 +209,18 @@ class Reading:
             one.startswith("math.") for one in dotted
         )
         return f"{self.text(made[0].value)}.log({self.text(node)})" if made and is_number else None
+
+
+def _target(source: Source, given: ast.expr) -> ast.expr | None:
+    """What alone is assigned an expression that a name was given, as `a` in `a, b = given, c`."""
+    made = source.parents[given]
+    whole = source.parents[made] if isinstance(made, ast.Tuple) else made
+    if not isinstance(whole, ast.Assign) or len(whole.targets) != 1:
+        return None
+    (target,) = whole.targets
+    if isinstance(made, ast.Tuple):
+        return target.elts[made.elts.index(given)] if isinstance(target, ast.Tuple) else None
+    return target
 
 
 def atom(text: str) -> str:
