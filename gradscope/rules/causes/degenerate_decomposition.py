@@ -72,7 +72,7 @@ class DegenerateDecomposition(Rule):
         why = (
             f"The smallest {values} is {smallest}, the largest {largest}: in"
             f" {matrix.dtype} a matrix of order {found.order} needs one above about"
-            f" {text_of(found.order * eps * found.largest, 2)} to be factored. "
+            f" {text_of(_rounded(found, eps), 2)} to be factored. "
         )
         if not found.definite:
             why += "Some of its rows are sums of others, or all but equal to them."
@@ -139,6 +139,11 @@ def _condition(found: Spectrum) -> float:
     return abs(found.largest / found.smallest) if found.smallest else math.inf
 
 
+def _rounded(found: Spectrum, eps: float) -> float:
+    """What rounding in a factorisation may make of an eigenvalue that is 0."""
+    return found.order * eps * found.largest
+
+
 def _added(raised: Raised, found: Spectrum) -> Operand | None:
     """What is below 0 and stands on a diagonal, or may, as a noise does: a number moves every
     eigenvalue by itself, and those of a covariance are 0 at least, most of them all but 0."""
@@ -151,8 +156,7 @@ def _added(raised: Raised, found: Spectrum) -> Operand | None:
 def _additions(matrix: Operand, found: Spectrum, eps: float) -> Iterator[Fix | ask.Request]:
     """What lifts the smallest eigenvalue well above what rounding makes of it, then more; what is
     inverted must not be as small as that, since its inverse is squared in the gradient."""
-    rounded = math.sqrt(found.order) * eps * found.largest  # as errors of random sign add up
-    least = max(-2 * found.smallest, rounded)
+    least = max(-2 * found.smallest, _rounded(found, eps))
     if not found.definite:
         least = max(least, math.sqrt(eps) * found.largest)
     x = matrix.name or "x"
