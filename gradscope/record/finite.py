@@ -7,13 +7,16 @@ at a time, so that no question needs memory of their size.
 
 import math
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
 
 _HALF = (torch.float16, torch.bfloat16)
 _COMPRESSED = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
+# Of a tensor with one element, as `Tensor.item` does it, and as it did before anything was put
+# around that.
+item: Callable[[torch.Tensor], Any] = torch._C.TensorBase.item
 _is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
 _inside = torch._C._functorch.get_unwrapped
 _is_batched = torch._C._functorch.is_batchedtensor
@@ -110,7 +113,7 @@ def quick_total(tensor: torch.Tensor) -> float | complex:
     """The same as a number. The CPU copies a half type to float32 before it adds it up."""
     if tensor.dtype in _HALF and tensor.is_cpu:
         return sum_as(tensor, torch.float32)
-    total: float | complex = quick_sum(tensor).item()
+    total: float | complex = item(quick_sum(tensor))
     return total
 
 
@@ -129,7 +132,7 @@ def ends_of(tensor: torch.Tensor) -> tuple[float, float]:
     if not tensor.numel():
         return math.inf, -math.inf
     least, greatest = torch.aminmax(tensor)
-    return float(least.item()), float(greatest.item())
+    return float(item(least)), float(item(greatest))
 
 
 def holds_bad(tensor: torch.Tensor) -> bool:
@@ -183,9 +186,9 @@ def value_at(tensor: torch.Tensor, index: tuple[int, ...], shape: tuple[int, ...
 
 def is_number(tensor: torch.Tensor) -> bool:
     """One plain floating number, as losses are, which can be read as it is."""
-    if type(tensor) is not torch.Tensor or tensor.dim() or tensor.is_meta or _is_wrapped(tensor):
+    if type(tensor) is not torch.Tensor or tensor.dim() or not tensor.is_cpu:
         return False
-    return tensor.is_floating_point() and tensor.is_cpu and not is_indirect(tensor)
+    return tensor.is_floating_point() and not (_is_wrapped(tensor) or is_indirect(tensor))
 
 
 def sum_of(tensors: Iterable[torch.Tensor]) -> float | None:
@@ -194,13 +197,13 @@ def sum_of(tensors: Iterable[torch.Tensor]) -> float | None:
     total = 0.0
     for tensor in tensors:
         if is_number(tensor):
-            total += tensor.item()
+            total += item(tensor)
             continue
         values = plain(tensor)
         if values is None:
             return None
         wide = torch.float64 if values.device.type == "cpu" else None
-        total += sum_as(values, wide) if wide is not None else float(values.sum().item())
+        total += sum_as(values, wide) if wide is not None else float(item(values.sum()))
     return total
 
 
@@ -252,7 +255,7 @@ def pieces(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
 def sum_as(tensor: torch.Tensor, dtype: torch.dtype) -> float:
     """The sum of all elements, added up in `dtype`: torch would copy all of them to it first. No
     tensor is held from one piece to the next, which would keep the memory between them."""
-    return sum(float(piece.sum(dtype=dtype).item()) for piece in pieces(tensor))
+    return sum(float(item(piece.sum(dtype=dtype))) for piece in pieces(tensor))
 
 
 def norm_of(values: torch.Tensor) -> float:
@@ -263,7 +266,7 @@ def norm_of(values: torch.Tensor) -> float:
 
 def _norm_of(values: torch.Tensor) -> float:
     fast = torch.float32 if values.dtype in _HALF else values.dtype
-    norm = float(torch.linalg.vector_norm(values, dtype=fast).item())
+    norm = float(item(torch.linalg.vector_norm(values, dtype=fast)))
     if 1e-15 < norm < 1e15 or norm != norm:
         return norm
-    return float(torch.linalg.vector_norm(values, dtype=torch.float64).item())
+    return float(item(torch.linalg.vector_norm(values, dtype=torch.float64)))

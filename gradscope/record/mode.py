@@ -16,7 +16,7 @@ from gradscope.record.context import RunContext
 from gradscope.record.dispatch import Dispatch
 from gradscope.record.events.examine import Examiner
 from gradscope.record.events.reads import NanReads
-from gradscope.record.finite import quick_total
+from gradscope.record.finite import item, quick_total
 from gradscope.record.journal import Note, Raw
 from gradscope.record.margins import Margins
 from gradscope.record.oprun import NodeOps, OpRun, asked_by_user, flatten, runs_forward_again
@@ -116,7 +116,7 @@ class RecordingMode(Dispatch):
                     self.note_read(args[0], out, sys._getframe(1))
                 return out
             if node is not None:
-                if self.overwrites:
+                if self.overwrites.any:
                     context.shielded("backward", self.overwrites.check, running, args)
                 running.ops.append((info, args, kwargs))
                 if type(out) is torch.Tensor:
@@ -189,13 +189,16 @@ class RecordingMode(Dispatch):
     def _is_plainly_finite(self, out: Any, seq: int, info: OpInfo) -> bool:
         """True when one cheap look proves every output finite; False asks for a closer look."""
         kind = type(out)
+        if kind is tuple and not info.written:
+            on_device = any(isinstance(one, torch.Tensor) and not one.is_cpu for one in out)
+            return not on_device and all(self._is_plainly_finite(one, 0, info) for one in out)
         if kind is torch.Tensor or kind is torch.nn.Parameter:
             if out._is_zerotensor():
                 return True  # all zeros without memory: reading it would crash
             dtype = out.dtype
             if dtype in _FULL:
                 try:
-                    total = out.sum().item()
+                    total = item(out.sum())
                 except (RuntimeError, NotImplementedError):
                     return False  # meta, nested, ...: the closer look knows them
                 if seq and out.dim() == 0:

@@ -57,17 +57,14 @@ class _Layout(NamedTuple):
 
 
 class Overwrites:
-    """The writes since the last backward pass, by memory. Empty in most programs, so that asking
-    costs nothing."""
+    """The writes since the last backward pass, by memory: in most programs there is not `any`."""
 
     def __init__(self, context: RunContext) -> None:
         self.found: list[Overwrite] = []
+        self.any = False
         self.not_checked: dict[NotChecked, None] = {}
         self._context = context
         self._writes: Memories[tuple[Noted, _Layout]] = Memories()
-
-    def __bool__(self) -> bool:
-        return len(self._writes) > 0
 
     def note(self, noted: Noted, tensor: torch.Tensor) -> None:
         """A write outside of backward, by an op that the user's own code calls. What requires grad
@@ -79,6 +76,7 @@ class Overwrites:
             self.not_checked[_LEFT_OUT] = None
             return
         self._writes.put(tensor, (noted, _Layout.of(tensor)))
+        self.any = True
 
     def check(self, running: NodeOps, args: tuple[Any, ...]) -> None:
         """An op of a backward node reads `args`."""
@@ -95,7 +93,8 @@ class Overwrites:
 
     def forget(self) -> None:
         """The backward pass is over."""
-        self._writes = Memories()
+        if self.any:
+            self._writes, self.any = Memories(), False
 
     def _report(self, node: Any, write: Noted) -> None:
         seq, step = node._sequence_nr(), self._context.step

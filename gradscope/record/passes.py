@@ -10,7 +10,7 @@ import torch
 
 from gradscope.facts import Leaf
 from gradscope.record import graph
-from gradscope.record.finite import is_indirect, is_number, sum_of, unwrapped
+from gradscope.record.finite import is_indirect, is_number, item, sum_of, unwrapped
 from gradscope.record.tracing import is_observed, unobserved
 
 Graded = list[tuple[torch.Tensor, torch.Tensor]]  # leaves with the gradients that a pass gave them
@@ -93,7 +93,7 @@ class BackwardPass:
         """The sum of the roots; None where one cannot be read. Asked for before the pass has run,
         read once."""
         if len(self.roots) == 1 and is_number(self.roots[0]) and not is_observed():
-            return float(self.roots[0].item())
+            return float(item(self.roots[0]))
         with unobserved(), suppress(RuntimeError, TypeError):
             return sum_of(self.roots)
         return None
@@ -120,7 +120,7 @@ def plain_loss(outputs: Any, kwargs: Any) -> float | None:
     root = outputs[0]
     if not (isinstance(root, torch.Tensor) and is_number(root)):
         return None
-    loss = float(root.item())
+    loss = float(item(root))
     return loss if loss - loss == 0.0 else None
 
 

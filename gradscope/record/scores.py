@@ -29,7 +29,7 @@ class GivenScores:
 
     def after_backward(self, one: BackwardPass) -> None:
         for node in one.above if len(self._kept) < _MOST else ():
-            name = node_name(node)
+            name = type(node).__name__
             wanted = _MADE_BY.get(name)
             made = self._maker(node) if wanted is not None else None
             if made is None:

@@ -14,7 +14,7 @@ import site
 import sys
 import sysconfig
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from types import CodeType, FrameType
@@ -343,20 +343,26 @@ def _shown(path: str, here: str) -> str:
 
 def user_frames(frame: FrameType | None) -> list[FrameType]:
     """The live frames of the user's code, innermost first: names are looked up in them."""
-    return list(_users(frame))
-
-
-def _users(frame: FrameType | None) -> Iterator[FrameType]:
-    while frame is not None and _address(code := frame.f_code) not in _entries:
-        if kind_of(code) == USER:
-            yield frame
+    found = []
+    while (frame := _innermost(frame)) is not None:
+        found.append(frame)
         frame = frame.f_back
+    return found
 
 
 def user_site(frame: FrameType | None) -> Site:
     """The instruction of the innermost of them alone."""
-    one = next(_users(frame), None)
+    one = _innermost(frame)
     return ((one.f_code, one.f_lasti),) if one is not None else ()
+
+
+def _innermost(frame: FrameType | None) -> FrameType | None:
+    """The first of the user's code, from a frame outwards. Asked in each step."""
+    while frame is not None and (key := _address(code := frame.f_code)) not in _entries:
+        if (_kinds[key] if key in _kinds else kind_of(code)) == USER:
+            return frame
+        frame = frame.f_back
+    return None
 
 
 class _OfCode(Generic[Listed]):

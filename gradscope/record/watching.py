@@ -12,7 +12,7 @@ from gradscope.record import graph
 from gradscope.record.context import RunContext
 from gradscope.record.depth import Depth
 from gradscope.record.events.symptoms import Symptoms
-from gradscope.record.finite import holds_bad, quick_sum
+from gradscope.record.finite import holds_bad, item, quick_sum
 from gradscope.record.held import any_alive
 from gradscope.record.optimizers import Work, parameters_of
 from gradscope.record.passes import BackwardPass
@@ -245,7 +245,7 @@ def _total(small: list[torch.Tensor], large: list[torch.Tensor]) -> float:
     if small:
         flat = torch._C._nn.flatten_dense_tensors(small) if len(small) > 1 else small[0]
         sums.append(quick_sum(flat))
-    return float(sum(one.item() for one in sums))
+    return float(sum(map(item, sums)))
 
 
 _SURGE = 1e4  # times the largest so far: batches differ by a hundred at most
@@ -299,7 +299,7 @@ class Surges:
             return math.nan
         step, square = self._waiting
         self._waiting = None
-        size = math.sqrt(max(square.item(), 0.0))
+        size = math.sqrt(max(item(square), 0.0))
         if self._known >= _FEWEST and 0.0 < _SURGE * self._largest < size < math.inf:
             self.first = step
         self._largest, self._known = max(self._largest, size), self._known + 1

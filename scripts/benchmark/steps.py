@@ -4,6 +4,7 @@ steps are disturbed: what is told is the 10th percentile of many short ones."""
 from __future__ import annotations
 
 import cProfile
+import gc
 import pstats
 import time
 from collections.abc import Callable
@@ -18,6 +19,7 @@ Clock = Callable[[], float]
 
 CLOCKS: dict[str, Clock] = {"wall": time.perf_counter, "cpu": time.process_time}
 WARM_UP = 3
+FEWEST = 6  # blocks of each way in a round: with two, the 10th percentile is one of the slowest
 SECONDS = 0.3  # of each way in a round
 BLOCK = 0.01  # seconds that one measurement lasts about, so that a step of 100 us is timed too
 
@@ -36,13 +38,15 @@ def measure(program: str, device: str, rounds: int, clock: Clock) -> Cost:
     """Times all ways in every round, each round in another order, so that drift hits them alike."""
     torch.manual_seed(0)
     step = PROGRAMS[program](device)
+    gc.collect()
+    gc.freeze()  # as before a program is traced: what is loaded need not be looked through
     took = {way: min(timed(step, way, 3, 1, device, clock)) for way in WAYS}
     times: dict[str, list[list[float]]] = {way: [] for way in WAYS}
     names = list(WAYS)
     for n in range(rounds):
         for way in names[n % len(names) :] + names[: n % len(names)]:
             count = max(1, round(BLOCK / took[way]))
-            blocks = max(2, round(SECONDS / (count * took[way])))
+            blocks = max(FEWEST, round(SECONDS / (count * took[way])))
             times[way].append(timed(step, way, blocks, count, device, clock))
     whole = {way: tenth([t for one in rounds for t in one]) for way, rounds in times.items()}
     ratios = {

@@ -27,6 +27,7 @@ _PASSES = 4  # backward passes whose graphs are known, as in the journal
 _MOST_WRITES = 4_096
 _MOST_UPDATES = 16
 _MOST_MODULES = 1_000  # whose attributes are looked at
+_HOLDERS = (torch.Tensor, list, tuple)
 _LARGEST = 20_000  # nodes of a graph that is kept in mind
 
 
@@ -116,9 +117,9 @@ class Notes:
 
     def note_pass(self, one: BackwardPass) -> None:
         frames = sites.user_frames(one.frame)
-        if not frames or not one.nodes:
+        place = sites.place_of(sites.user_site(one.frame))
+        if place is None or not one.nodes:
             return
-        place = sites.resolve(frames[0].f_code, frames[0].f_lasti)
         above: dict[int, tuple[int, ...]] = {}
         if len(one.above) <= _LARGEST:
             above = {
@@ -139,30 +140,41 @@ def held_graphs(frame: FrameType, place: Location) -> dict[int, list[Carried]]:
         scope = {**{name: frame.f_globals[name] for name in named}, **scope}
     held = [(name, value, 0) for name, value in variables(scope)]
     for name, value, depth in held:
-        is_many = isinstance(value, list | tuple)
-        numbers = [_number(one) for one in (value if is_many else (value,))]
-        known = [number for number in numbers if number is not None]
+        known = _numbers(value)
         for number in known:
-            one = Carried(name, place, type(value).__name__ if is_many else "")
+            one = Carried(name, place, "" if _is_tensor(value) else type(value).__name__)
             found.setdefault(number, []).append(one)
         if known or depth > 1 or isinstance(value, FunctionType):
             continue
         if not isinstance(value, torch.nn.Module):
             held += [(part, it, depth + 1) for part, it in parts_of(name, value)]
-            continue
-        for path, module in islice(value.named_modules(prefix=name), _MOST_MODULES):
-            owner = re.sub(r"\.(\d+)", r"[\1]", path)
-            parts = [*parts_of(owner, module)]
-            parts += [(f"{owner}.{key}", it) for key, it in module._buffers.items()]
-            held += [(part, it, 2) for part, it in parts]
+        elif any(map(_holds_graph, islice(value.modules(), _MOST_MODULES))):
+            held += [(part, it, 2) for part, it in _attributes(name, value)]
     return found
 
 
-def _number(value: Any) -> int | None:
-    if not isinstance(value, torch.Tensor) or not value.requires_grad:
-        return None
-    node = value.grad_fn
-    return node._sequence_nr() if node is not None else None
+def _attributes(name: str, model: torch.nn.Module) -> Iterator[tuple[str, Any]]:
+    for path, module in islice(model.named_modules(prefix=name), _MOST_MODULES):
+        owner = re.sub(r"\.(\d+)", r"[\1]", path)
+        yield from parts_of(owner, module)
+        yield from ((f"{owner}.{key}", it) for key, it in module._buffers.items())
+
+
+def _holds_graph(module: torch.nn.Module) -> bool:
+    """Asked of each module in each step, where hardly one does."""
+    held = (*vars(module).values(), *module._buffers.values())
+    return any(isinstance(one, _HOLDERS) and _numbers(one) for one in held)
+
+
+def _numbers(value: Any) -> list[int]:
+    """Those of the nodes that made a tensor, or the tensors of a list."""
+    some = (value,) if _is_tensor(value) else value if isinstance(value, list | tuple) else ()
+    nodes = [one.grad_fn for one in some if _is_tensor(one) and one.requires_grad]
+    return [node._sequence_nr() for node in nodes if node is not None]
+
+
+def _is_tensor(value: object) -> bool:
+    return isinstance(value, torch.Tensor)
 
 
 def _library_layer(module: sites.ModuleFrame | None) -> str:

@@ -122,13 +122,14 @@ class Usages:
                 self._factor = factor_of_mean(one.outputs, given, self._context)
 
     def end_pass(self) -> None:
+        self.wants_look = False
         for account in self._open:
             if account.is_changed():
                 step = self._context.step
                 account.note_pass(step, self._factor, in_use=bool(self._stepping))
                 if self._graph is not None:
                     account.fading.note_graph(step, self._graph)
-        self.wants_look = any(one.fading.wants_look for one in self._open)
+            self.wants_look |= account.fading.wants_look
 
     @property
     def _open(self) -> list[Account]:
