@@ -102,6 +102,17 @@ def test_an_early_failure_needs_no_second_run(traced):
     assert (report.findings[0].rule, report.runs) == ("GS102", 1)
 
 
+@pytest.mark.parametrize("steps", [4, 6])
+def test_a_failure_right_before_a_step_in_full_is_told_as_itself(traced, steps):
+    # Step 4 would be looked at in full: it comes, and reads what nobody has seen become NaN, or the
+    # program is over.
+    check = "    assert loss.isfinite()\n"
+    report = traced(START.format(steps=steps) + ROOT_AT_ZERO.format(at=3) + check + UPDATE)
+    (finding,) = report.findings
+
+    assert (finding.rule, finding.step) == ("GS102", 3)
+
+
 def test_a_program_that_gives_up_is_looked_at_where_it_does(traced):
     loss = (
         "    x[0] = x[0] * (number != 37)\n    loss = model(x / x.norm(dim=1, keepdim=True)).mean()"

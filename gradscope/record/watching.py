@@ -103,6 +103,8 @@ class Watching:
     def _choose(self, updates: int | None, *, may_watch: bool = False) -> None:
         step = self.context.step
         if self.depth.is_due(step, updates, self.sizes) or self.symptoms.are_waiting:
+            if not self.depth.is_full:
+                self._look_at_what_is_left()
             self.depth.look_in_full(step)
         elif may_watch:
             self.depth.watch()
@@ -164,12 +166,21 @@ class Watching:
             return
         with unobserved():
             found = list(held())
-            if all_finite(found):
-                if all_finite(self._buffers()):
-                    self._clean[key] = step + 1
-            elif not self.depth.is_full:
-                self.symptoms.note_bad_parameters(found)
-                self.symptoms.on_confirmed()
+            if not all_finite(found):
+                self._note_bad(found)
+            elif all_finite(self._buffers()):
+                self._clean[key] = step + 1
+
+    def _look_at_what_is_left(self) -> None:
+        """Of steps that were only watched, where one in full follows: what is bad in all that it
+        reads would look as if it had come from outside."""
+        with unobserved():
+            self._note_bad(self.leaves())
+
+    def _note_bad(self, held: list[torch.Tensor]) -> None:
+        if not (self.depth.is_full or all_finite(held)):
+            self.symptoms.note_bad_parameters(held)
+            self.symptoms.on_confirmed()
 
     def _buffers(self) -> Iterable[torch.Tensor]:
         modules = self.context.names.running.values()
