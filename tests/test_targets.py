@@ -292,6 +292,15 @@ class TestEndings:
         assert (ending.location.line if ending.location else None) == line
         assert len(trace.steps) == 1
 
+    def test_a_program_that_closes_all_files_keeps_those_that_it_opens_then(self, tmp_path, capfd):
+        files = "import os\nos.closerange(3, 256)\nfiles = [open('f', 'w+') for _ in range(64)]\n"
+        told = "os.write(1, b''.join(os.pread(one.fileno(), 99, 0) for one in files))\n"
+        trace = run(script(files + STEP + told + "import sys\nsys.exit(5)\n"))
+
+        assert capfd.readouterr().out == ""
+        assert (trace.ending.kind, trace.ending.code) == ("died", 5)
+        assert "all files closed" in trace.ending.detail
+
     @pytest.mark.parametrize("end", ["os.kill(os.getpid(), 9)", "os.abort()"])
     def test_what_a_death_took_with_it_is_said(self, end):
         trace = run(script(STEP + f"import os, time\ntime.sleep(0.5)\n{end}\n"))

@@ -84,6 +84,7 @@ class Channel:
         self._repeated = repeated
         self._pid = os.getpid()
         self._closed = False
+        self._pipe = os.fstat(connection.fileno())
 
     def repeat(self, connection: Connection) -> None:
         """Called in a copy of the process, which repeats the program from here on."""
@@ -91,7 +92,21 @@ class Channel:
 
     @property
     def is_open(self) -> bool:
-        return not self._closed and os.getpid() == self._pid
+        if self._closed or os.getpid() != self._pid:
+            return False
+        if not self._is_there():
+            if self._repeated:
+                leave(0)  # nobody would hear of it
+            self._closed = True
+        return not self._closed
+
+    def _is_there(self) -> bool:
+        """A program that closes all its files, as daemons do, closes this one too, and may have got
+        its number for one of its own."""
+        try:
+            return os.path.samestat(os.fstat(self._connection.fileno()), self._pipe)
+        except OSError:
+            return False
 
     def send(self, message: Message) -> None:
         if not self.is_open:

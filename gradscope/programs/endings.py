@@ -26,6 +26,7 @@ _FRAME = re.compile(r'^  File "(.+)", line (\d+) in (.+)$', re.MULTILINE)  # fau
 # Of torch: who is in there may wait for other processes. The hooks of DDP and FSDP run in backward.
 _WAITING = ("distributed/", "autograd/graph.py")
 
+_WITHOUT_A_WORD = "by native code or with all files closed, ours included"
 _DEVICE_ASSERT = 710  # cudaErrorAssert, which torch hands on with its AcceleratorError
 
 
@@ -67,12 +68,13 @@ def _ran_out_of_memory(error: BaseException) -> bool:
 
 
 def ending_of_status(status: int, deaths: str) -> Ending:
-    """The ending of a child that sent no last word: killed by a signal, or os._exit.
+    """The ending of a child that sent no last word: killed by a signal, ended by native code, or by
+    a program that had closed all its files.
 
     `status` is the exit code, or minus the signal; `deaths` is what faulthandler wrote.
     """
     if status >= 0:
-        return Ending("exited", f"os._exit({status})", status)
+        return Ending("died", f"exit code {status}, {_WITHOUT_A_WORD}", status)
     name = signal.Signals(-status).name
     cause = re.search(r"^Fatal Python error: (.+)$", deaths, re.MULTILINE)
     detail = f"{cause[1]} ({name})" if cause else name
