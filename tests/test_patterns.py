@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from gradscope.facts import Ancestor, Call, Event, Kind, Phase
+from gradscope.facts import Ancestor, Call
 from gradscope.ops import patterns as forms
-from gradscope.ops.patterns import match, recognize
+from gradscope.ops.patterns import match
 from gradscope.ops.traits import key
 
 LEVELS = 5
@@ -51,10 +51,6 @@ def probabilities() -> torch.Tensor:
     return X.softmax(-1)
 
 
-def bce(p: torch.Tensor) -> torch.Tensor:
-    return Y * p.log() + (1 - Y) * (1 - p).log()
-
-
 EXPRESSIONS = [
     ("log", forms.LOG_SOFTMAX, lambda: probabilities().log()),
     ("log", forms.LOG_SOFTMAX, lambda: (probabilities() + 1e-9).log()),
@@ -82,18 +78,6 @@ EXPRESSIONS = [
     ("sqrt", forms.HAND_RMS, lambda: X.square().mean(-1).sqrt()),
     ("div", forms.NORMALIZE, lambda: X / X.norm(dim=-1, keepdim=True)),
     ("div", forms.NORMALIZE, lambda: X / X.square().sum(-1, keepdim=True).sqrt()),
-    ("div", forms.STANDARDIZE, lambda: (X - X.mean(0)) / X.std(0)),
-    ("div", forms.STANDARDIZE, lambda: (X - X.mean(0)) / (X.std(0) + 1e-8)),
-    ("div", forms.COSINE, lambda: (X * V).sum(-1) / (X.norm(dim=-1) * V.norm(dim=-1))),
-    ("mul", forms.CROSS_ENTROPY, lambda: Y * probabilities().log()),
-    ("neg", forms.CROSS_ENTROPY, lambda: -probabilities()[torch.arange(3), CLASSES].log().mean()),
-    ("add", forms.BINARY_CROSS_ENTROPY, lambda: bce(X.sigmoid())),
-    ("add", forms.BINARY_CROSS_ENTROPY_OF_P, lambda: bce(V)),
-    ("mul", forms.FOCAL, lambda: (1 - X.sigmoid()) ** 2 * X.sigmoid().log()),
-    ("mul", forms.ENTROPY_OF_LOGITS, lambda: probabilities() * probabilities().log()),
-    ("mul", forms.KL_DIVERGENCE, lambda: Y * (V.log() - probabilities().log())),
-    ("add", forms.GAUSSIAN_NLL, lambda: V.log() + (X - Y) ** 2 / V),
-    ("add", forms.GAUSSIAN_NLL, lambda: V.log() + 0.5 * ((X - Y) ** 2 / V)),
 ]
 
 
@@ -142,20 +126,6 @@ def test_an_op_that_begins_a_pattern_is_told_by_what_follows():
     assert match("exp", [None], path("mul", "mean")) is None
 
 
-def test_the_widest_pattern_of_a_chain_leads():
-    def event(id: int, op: str, *ancestry: Ancestor | None) -> Event:
-        return Event(id, 0, Kind.BIRTH, Phase.FORWARD, Call(op), Call(op), ancestry=ancestry)
-
-    sigmoid = of("Sigmoid")
-    log, other = of("Log", sigmoid), of("Log", of("Rsub", sigmoid))
-    birth = event(0, "log", sigmoid)
-    product = event(1, "mul", None, log)
-    total = event(2, "add", of("Mul", None, log), of("Mul", None, other))
-
-    assert recognize(birth) is forms.LOG_SIGMOID
-    assert recognize(birth, [product, total]) is forms.BINARY_CROSS_ENTROPY
-
-
 STABLE = [
     (forms.LOG_SOFTMAX, lambda x: x.softmax(-1).log()),
     (forms.LOG_SIGMOID, lambda x: x.sigmoid().log()),
@@ -168,7 +138,6 @@ STABLE = [
     (forms.HAND_NORM, lambda x: x.square().sum(-1).sqrt()),
     (forms.HAND_RMS, lambda x: x.square().mean(-1).sqrt()),
     (forms.NORMALIZE, lambda x: x / x.norm(dim=-1, keepdim=True)),
-    (forms.ENTROPY_OF_LOGITS, lambda x: -(x.softmax(-1) * x.softmax(-1).log()).sum(-1)),
 ]
 HARSH = {
     forms.SQRT_VAR: [1.0, 1.0, 1.0],

@@ -6,7 +6,7 @@ A pattern is a tree of ops. It is compared with an op and its ancestry in the au
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from gradscope.facts import Ancestor, Call, Event
@@ -18,7 +18,7 @@ class Pattern:
     """An expression and the one that computes the same without the singularity.
 
     `stable` is a template: `{x}` is what the innermost function takes (the logits), `{dim}` the
-    reduced dimension, `{target}` the other factor.
+    reduced dimension.
     """
 
     name: str
@@ -27,66 +27,11 @@ class Pattern:
     why: str
 
 
-CROSS_ENTROPY = Pattern(
-    "cross-entropy",
-    "-(target * log(softmax(x))).sum()",
-    "torch.nn.functional.cross_entropy({x}, {target})",
-    "softmax rounds small probabilities to 0, whose log is -inf; cross_entropy never leaves the"
-    " log domain",
-)
-BINARY_CROSS_ENTROPY = Pattern(
-    "binary-cross-entropy",
-    "-(y * log(sigmoid(x)) + (1 - y) * log(1 - sigmoid(x)))",
-    "torch.nn.functional.binary_cross_entropy_with_logits({x}, {target})",
-    "sigmoid rounds to exactly 0 or 1, and one of the two logs is -inf",
-)
-BINARY_CROSS_ENTROPY_OF_P = Pattern(
-    "binary-cross-entropy",
-    "-(y * log(p) + (1 - y) * log(1 - p))",
-    "torch.nn.functional.binary_cross_entropy({x}, {target})",
-    "at p = 0 or 1 one of the two logs is -inf; binary_cross_entropy bounds them at -100",
-)
-FOCAL = Pattern(
-    "focal-loss",
-    "-(1 - p) ** gamma * log(p)",
-    "torch.nn.functional.logsigmoid({x})",
-    "p rounds to exactly 0, whose log is -inf; take the log of p from the logits",
-)
-KL_DIVERGENCE = Pattern(
-    "kl-divergence",
-    "(p * (log(p) - log(q))).sum()",
-    "torch.nn.functional.kl_div(torch.log_softmax({other}, {dim}), {x}, reduction='sum')",
-    "both logs are -inf where a probability is 0; kl_div takes log q, and 0 log 0 as 0",
-)
-ENTROPY_OF_LOGITS = Pattern(
-    "entropy",
-    "-(p * log(p)).sum(), p = softmax(x)",
-    "-(torch.softmax({x}, {dim}) * torch.log_softmax({x}, {dim})).sum({dim})",
-    "p rounds to 0, and 0 * log(0) is 0 * -inf; log_softmax stays finite",
-)
-GAUSSIAN_NLL = Pattern(
-    "gaussian-nll",
-    "log(var) + (x - mean) ** 2 / var",
-    "torch.nn.functional.gaussian_nll_loss({x}, {target}, {other})",
-    "a variance of 0 makes both terms infinite; gaussian_nll_loss keeps it at 1e-6 or above",
-)
-COSINE = Pattern(
-    "cosine-similarity",
-    "(a * b).sum() / (a.norm() * b.norm())",
-    "torch.nn.functional.cosine_similarity({x}, {other}, {dim})",
-    "a vector of length 0 makes it 0 / 0; cosine_similarity keeps each norm at eps or above",
-)
 NORMALIZE = Pattern(
     "normalize",
     "x / x.norm()",
     "torch.nn.functional.normalize({x}, dim={dim})",
     "a vector of length 0 makes it 0 / 0; normalize keeps the norm at eps or above",
-)
-STANDARDIZE = Pattern(
-    "standardize",
-    "(x - x.mean()) / x.std()",
-    "({x} - {x}.mean({dim}, keepdim=True)) / ({x}.std({dim}, keepdim=True) + {eps})",
-    "equal elements have a spread of 0, and one element has none",
 )
 SOFTMAX_BY_HAND = Pattern(
     "softmax",
@@ -187,51 +132,21 @@ def _op(ops: str, *inputs: Tree | None, alike: bool = False) -> Tree:
 _EXP = _op("exp")
 _SIGMOID = _op("sigmoid")
 _SOFTMAX = _op("softmax")
-_PROBABILITY = _op("softmax sigmoid")
 _SUM_EXP = _op("sum", _EXP)
 _ONE_PLUS_EXP = _op("add", _EXP, CONSTANT)
 _ONE_MINUS_SIGMOID = _op("rsub sub", _SIGMOID)
-_COMPLEMENT = _op("rsub sub")
-_LOG_PROBABILITY = _op("log", _PROBABILITY)
 _NORM = _op("linalgvectornorm norm")
 _SQUARES = (_op("pow square"), _op("mul", None, None, alike=True))
 _HAND_NORMS = tuple(_op("sqrt pow", _op("sum", square)) for square in _SQUARES)
 _HAND_RMS = tuple(_op("sqrt pow", _op("mean", square)) for square in _SQUARES)
 _ANY_NORM = (_NORM, *_HAND_NORMS)
-_SQUARED_GAP = _op("pow mul square", _op("sub"))
 
 _HAND_SIGMOID = _op("reciprocal", _op("add", _op("exp", _op("neg")), CONSTANT))
 _TWO_EXPS = _op("add", _EXP, _op("exp", _op("neg")))
 
 # The widest first: the first that matches is the answer.
 PATTERNS: tuple[tuple[Tree, Pattern], ...] = (
-    (
-        _op(
-            "add sub",
-            _op("mul", None, _op("log", _SIGMOID)),
-            _op("mul", None, _op("log log1p", _ONE_MINUS_SIGMOID)),
-        ),
-        BINARY_CROSS_ENTROPY,
-    ),
-    (
-        _op("add sub", _op("mul", None, _op("log")), _op("mul", None, _op("log", _COMPLEMENT))),
-        BINARY_CROSS_ENTROPY_OF_P,
-    ),
-    (_op("mul", _op("pow", _op("rsub sub", _PROBABILITY)), _LOG_PROBABILITY), FOCAL),
-    (_op("mul", None, _op("sub", _op("log logsoftmax"), _op("log logsoftmax"))), KL_DIVERGENCE),
-    (_op("mul", None, _op("log", _op("div", _PROBABILITY, None))), KL_DIVERGENCE),
-    (_op("mul", _SOFTMAX, _op("log", _SOFTMAX)), ENTROPY_OF_LOGITS),
-    (_op("mul", CONSTANT, _op("log", _SOFTMAX)), CROSS_ENTROPY),
-    (_op("neg", _op("sum mean", _op("log", _SOFTMAX))), CROSS_ENTROPY),
-    (_op("add", _op("log mul"), _op("div", _SQUARED_GAP, None)), GAUSSIAN_NLL),
-    (_op("add", _op("log"), _op("mul", None, _op("div", _SQUARED_GAP, None))), GAUSSIAN_NLL),
-    *(
-        (_op("div", _op("sum", _op("mul")), _op("mul", first, second)), COSINE)
-        for first in _ANY_NORM
-        for second in _ANY_NORM
-    ),
     (_op("div", _EXP, _SUM_EXP), SOFTMAX_BY_HAND),
-    (_op("div", _op("sub", None, _op("mean")), _op("std sqrt")), STANDARDIZE),
     *((_op("div", None, norm, alike=True), NORMALIZE) for norm in _ANY_NORM),
     (_op("log", _SOFTMAX), LOG_SOFTMAX),
     (_op("log", _op("div", _EXP, _SUM_EXP)), LOG_SOFTMAX),
@@ -277,16 +192,11 @@ def match(
     return found or _followed(op, [call.op for call in path if not _is_transparent(call.op, call)])
 
 
-def recognize(event: Event, chain: Iterable[Event] = ()) -> Pattern | None:
-    """The widest pattern that an event lies in: `chain` are the events after it, which see more."""
-    forward = [one for one in chain if one.node is None]
+def recognize(event: Event) -> Pattern | None:
+    """The pattern that an event lies in."""
     if event.op == "pow" and event.values().get("exponent", 0.5) != 0.5:
         return None  # the patterns that end in a power mean the root
-    candidates = [match(event.op, event.ancestry, event.path)]
-    candidates += [match(one.op, one.ancestry) for one in forward]
-    order = [pattern for _, pattern in PATTERNS]
-    found = [pattern for pattern in candidates if pattern is not None]
-    return min(found, key=order.index, default=None)
+    return match(event.op, event.ancestry, event.path)
 
 
 def _followed(op: str, path: list[str]) -> Pattern | None:

@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import pairwise
 
-from gradscope.facts import Call, Event, Fix, Operand, OutOfDomain, Root, Trace
+from gradscope.facts import Call, Event, Fix, Operand, OutOfDomain, Trace
 from gradscope.facts import requests as ask
 from gradscope.ops import Edge
-from gradscope.ops.dtypes import HALF, Margin, eps_for
+from gradscope.ops.dtypes import HALF, Margin
 from gradscope.ops.dtypes import wider as wider_than
 from gradscope.ops.edges import Nature, operands
 from gradscope.ops.traits import Trait, has
@@ -209,11 +209,11 @@ def _guard_kind(edge: Edge, event: Event) -> str:
     return "epsilon" if event.values().get(edge.argument) == 0 else "clamp-domain"
 
 
-def _stable(edge: Edge | None, event: Event, root: Root, trace: Trace) -> Fixes:
+def _stable(edge: Edge | None, event: Event, trace: Trace) -> Fixes:
     """The stable form of the whole expression: of the pattern around the op, else of the op."""
-    pattern = evidence.pattern(root, event, trace)
+    pattern = evidence.pattern(event, trace)
     if pattern is not None:
-        names = {"x": "x", "dim": "-1", "eps": f"{eps_for(evidence.dtype(event)):g}"}
+        names = {"x": "x", "dim": "-1"}
         return (_in_one_step(pattern.stable.format_map(_Named(names))),)
     if edge is not None and edge.wider:
         return (wider(event),)
@@ -274,7 +274,7 @@ def _wider_half(edge: Edge | None, event: Event, *_: object) -> Fixes:
 # What is asked for first, by the cause: what is exact, then what leaves all other elements as they
 # are, then what moves them. A mask has told that the result does not count; a logarithm near 0 and
 # a quotient near 0 are large, so that a bound is nearer to them than any harmless number.
-PREFERENCE: Mapping[str, tuple[Callable[[Edge | None, Event, Root, Trace], Fixes], ...]] = {
+PREFERENCE: Mapping[str, tuple[Callable[[Edge | None, Event, Trace], Fixes], ...]] = {
     "masked-branch": (_hidden, _stable, _guards),
     "singular-derivative": (_stable, _guards),
     "zero-division": (_stable, _made_stably, _divisor, _selected, _positive, _guards, _harmless),
@@ -286,7 +286,7 @@ PREFERENCE: Mapping[str, tuple[Callable[[Edge | None, Event, Root, Trace], Fixes
 }
 
 
-def preferred(cause: str, root: Root, event: Event, edge: Edge | None, trace: Trace) -> Fixes:
+def preferred(cause: str, event: Event, edge: Edge | None, trace: Trace) -> Fixes:
     """The fixes for an op that breaks on an edge, the one to prefer first, none twice."""
-    found = (fix for ways in PREFERENCE[cause] for fix in ways(edge, event, root, trace))
+    found = (fix for ways in PREFERENCE[cause] for fix in ways(edge, event, trace))
     return tuple(dict.fromkeys(found))

@@ -146,7 +146,7 @@ class Rule:
         blame = blame or event.blame
         phase = parts.get("phase") or evidence.phase(root)
         leak = evidence.leak(root)
-        pattern = evidence.pattern(root, event, trace)
+        pattern = evidence.pattern(event, trace)
         if pattern is not None:
             why = f"{why} The ops form `{pattern.written}`: {pattern.why}."
             facts = {**(facts or {}), "pattern": pattern.name}

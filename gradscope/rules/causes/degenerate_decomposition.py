@@ -130,7 +130,7 @@ class DegenerateDecomposition(Rule):
             message=f"{what} gives {phrases.outcome(event.output)} at {phrases.bad_of(event)}",
             label="no finite derivative at this matrix",
             why=_mechanism(event),
-            fixes=_repairs(event, edge, root, trace),
+            fixes=_repairs(event, edge, trace),
         )
 
 
@@ -196,7 +196,7 @@ def _mechanism(event: Event) -> str:
     )
 
 
-def _repairs(event: Event, edge: Edge | None, root: Root, trace: Trace) -> tuple[Fix, ...]:
+def _repairs(event: Event, edge: Edge | None, trace: Trace) -> tuple[Fix, ...]:
     matrix = event.operand("self") or event.operand("A")
     first = next(iter(event.operands), None)
     x = phrases.source(first, first.role) if matrix is not None and first is not None else "x"
@@ -211,7 +211,7 @@ def _repairs(event: Event, edge: Edge | None, root: Root, trace: Trace) -> tuple
         "stable-op",
         "use a form that needs no derivative of the factors (`svdvals`, `eigvalsh`, Gram-Schmidt)",
     )
-    known = fixes.preferred(DegenerateDecomposition.name, root, event, edge, trace)
+    known = fixes.preferred(DegenerateDecomposition.name, event, edge, trace)
     others = (fix for fix in known if not isinstance(fix.request, ask.KeepOff))
     guards: tuple[Fix, ...] = ()
     if edge is not None and edge.cure.guard and first is not None:  # it adds to the diagonal

@@ -104,7 +104,7 @@ class DomainError(Rule):
             message=_headline(event, edge),
             label=fixes.says(edge, event) if edge else "NaN from finite operands",
             why=_mechanism(event, edge),
-            fixes=fixes.preferred(self.name, root, event, edge, trace)
+            fixes=fixes.preferred(self.name, event, edge, trace)
             or (Fix("clamp-domain", inside, request=ask.KeepOff()),),
             strength=Strength.LIKELY if known else Strength.FALLBACK,
         )

@@ -54,7 +54,7 @@ class LogZero(Rule):
             label=fixes.says(edge, event),
             why=f"`{op}` of {at} is {phrases.outcome(event.output)}, and its slope there is not"
             f" finite either.{origin}{phrases.too_late(event, evidence.late_epsilon(event))}",
-            fixes=fixes.preferred(self.name, root, event, edge, trace),
+            fixes=fixes.preferred(self.name, event, edge, trace),
         )
 
 

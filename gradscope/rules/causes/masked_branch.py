@@ -57,7 +57,7 @@ class MaskedBranch(Rule):
             message=_headline(root, event),
             label=fixes.says(edge, event) if edge else "its backward gives NaN for gradient 0",
             why=_mechanism(root, event, edge, trace),
-            fixes=fixes.preferred(self.name, root, event, edge, trace),
+            fixes=fixes.preferred(self.name, event, edge, trace),
             facts={"also": edge.cause} if edge and edge.cause != self.name else {},
         )
 

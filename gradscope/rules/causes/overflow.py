@@ -106,7 +106,7 @@ class Overflow(Rule):
             message=_headline(event),
             label="its scores are too large" if scores else _label(event, edge),
             why=scores or f"{_mechanism(event)} {spreads}",
-            fixes=(*_repairs(edge, event, root, trace), *slower),
+            fixes=(*_repairs(edge, event, trace), *slower),
             facts={"max": finfo(evidence.dtype(event)).max},
             strength=Strength.LIKELY if scores or known else Strength.FALLBACK,
         )
@@ -226,7 +226,7 @@ def _reach(operand: Operand) -> float:
     return max((abs(one) for one in bounds if one is not None and math.isfinite(one)), default=0.0)
 
 
-def _repairs(edge: Edge | None, event: Event, root: Root, trace: Trace) -> tuple[Asked, ...]:
-    known = fixes.preferred(Overflow.name, root, event, edge, trace)
+def _repairs(edge: Edge | None, event: Event, trace: Trace) -> tuple[Asked, ...]:
+    known = fixes.preferred(Overflow.name, event, edge, trace)
     going_back = event.phase is Phase.BACKWARD and evidence.dtype(event) not in HALF
     return (*known, ask.ClipNorm()) if going_back else known

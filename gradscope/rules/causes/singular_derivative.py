@@ -52,7 +52,7 @@ class SingularDerivative(Rule):
             return None  # nothing infinite in its formula but its slope may be put down to that
         bound = _bound(event, edge) if edge else None
         guard = bound.call.location if bound is not None and bound.call is not None else None
-        known = fixes.preferred(self.name, root, event, edge, trace)
+        known = fixes.preferred(self.name, event, edge, trace)
         return self.finding(
             root,
             trace,

@@ -89,7 +89,7 @@ class Underflow(Rule):
             label=fixes.says(edge, event),
             why=why,
             related=(Related("birth", born, "flushed to 0 here"),) if born is not None else (),
-            fixes=_repairs(event, edge, flushed, root, trace),
+            fixes=_repairs(event, edge, flushed, trace),
             facts={"tiny": finfo(evidence.dtype(event)).tiny},
         )
 
@@ -166,9 +166,7 @@ def _words(event: Event, edge: Edge, flushed: Call | None) -> tuple[str, str]:
     )
 
 
-def _repairs(
-    event: Event, edge: Edge, flushed: Call | None, root: Root, trace: Trace
-) -> tuple[Asked, ...]:
+def _repairs(event: Event, edge: Edge, flushed: Call | None, trace: Trace) -> tuple[Asked, ...]:
     if event.phase is Phase.OPTIMIZER:
         eps = "give the optimizer an eps that float16 holds"
         wide = "keep parameters and optimizer state in float32"
@@ -176,7 +174,7 @@ def _repairs(
             Fix("epsilon", eps, "unsafe", "eps=1e-4", request=ask.KeepOff()),
             Fix("dtype", wide, "unsafe", request=ask.WiderDtype()),
         )
-    known = fixes.preferred(Underflow.name, root, event, edge, trace)
+    known = fixes.preferred(Underflow.name, event, edge, trace)
     if flushed is not None and has(flushed.op, Trait.PRODUCT):  # of many factors below 1
         title = "add logarithms instead of multiplying"
         logs = Fix("stable-op", title, "safe", "x.log().sum(-1)", request=ask.StableForm())

@@ -51,7 +51,7 @@ class ZeroDivision(Rule):
             message=f"`{op}` divides by {by}{_at_zeros(divisor) or phrases.at_bad(event)}{after}",
             label=fixes.says(edge, event),
             why=_mechanism(event, edge) + phrases.too_late(event, late),
-            fixes=fixes.preferred(self.name, root, event, edge, trace),
+            fixes=fixes.preferred(self.name, event, edge, trace),
         )
 
 

@@ -127,9 +127,9 @@ def slope(event: Event, at: Edge | None) -> float:
     return at.nature.slope if at is not None else math.inf
 
 
-def pattern(root: Root, event: Event, trace: Trace) -> Pattern | None:
+def pattern(event: Event, trace: Trace) -> Pattern | None:
     """The known expression that the op is part of."""
-    found = recognize(event, root.chain)
+    found = recognize(event)
     if found is not None or event.op != "exp":
         return found
     # The way from exp(x) to the loss is shorter through exp(x) / s than through s = exp(x).sum().
