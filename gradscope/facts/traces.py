@@ -98,7 +98,8 @@ class NotChecked:
 @dataclass(frozen=True, slots=True)
 class Step:
     """One backward pass and what followed it until the next. `loss` is the sum of its roots.
-    `in_full`: op by op; else it was only watched."""
+    `in_full`: op by op; else it was only watched. `tried`: an optimizer has asked its closure again
+    in the same `step()`, at parameters that it may not keep."""
 
     index: int
     loss: float | None
@@ -106,6 +107,7 @@ class Step:
     ops: int
     backward_at: Location | None = None
     in_full: bool = True
+    tried: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,6 +44,7 @@ class RunContext:
         self.seq: int = torch._C._autograd._get_sequence_nr()  # after the last op that was noted
         self.rounded_otherwise: dict[str, None] = {}  # ops that hang on modes, in order
         self.in_optimizer = False
+        self.tries = False  # an optimizer calls its closure again, where it has gone in this step
         self.bad_in_step = False  # something bad was made that nobody meant
 
     @property

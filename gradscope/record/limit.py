@@ -107,7 +107,9 @@ class LastUpdate:
         return not self._awaited
 
 
-Row = tuple[float | None, float, int, Site, bool]  # which Python's collector need not go through
+Row = tuple[
+    float | None, float, int, Site, bool, bool
+]  # which Python's collector need not go through
 
 
 class Steps:
@@ -122,12 +124,12 @@ class Steps:
     def __len__(self) -> int:
         return len(self._rows)
 
-    def add(self, loss: float | None, ops: int, site: Site, in_full: bool) -> None:
+    def add(self, loss: float | None, ops: int, site: Site, *, in_full: bool, tried: bool) -> None:
         """After so many `ops` in all."""
         now = time.perf_counter()
         if site != self._site:
             self._site = site
-        self._rows.append((loss, now - self._clock, ops - self._ops, self._site, in_full))
+        self._rows.append((loss, now - self._clock, ops - self._ops, self._site, in_full, tried))
         self._clock, self._ops = now, ops
 
     def first(self, count: int) -> Steps:
@@ -135,6 +137,6 @@ class Steps:
 
     def facts(self) -> tuple[Step, ...]:
         return tuple(
-            Step(index, loss, seconds, ops, place_of(site), in_full)
-            for index, (loss, seconds, ops, site, in_full) in enumerate(self._rows)
+            Step(index, loss, seconds, ops, place_of(site), *how)
+            for index, (loss, seconds, ops, site, *how) in enumerate(self._rows)
         )

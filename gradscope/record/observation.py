@@ -207,7 +207,8 @@ class Observation:
             result = engine()
         finally:
             context.nested = 0
-        self.ran.add(loss, ops.mode.ops, user_site(frame), in_full=False)
+        site, tried = user_site(frame), context.tries
+        self.ran.add(loss, ops.mode.ops, site, in_full=False, tried=tried)
         if ops.watching.gives_bad_gradients(root):
             self._calm_until = 0
             one = BackwardPass((root,), (), {"accumulate_grad": True}, frame)
@@ -228,7 +229,8 @@ class Observation:
             loss, site = one.loss, user_site(one.frame)
             result = self._run_ops(engine, one)
             in_full = self.ops is not None and self.ops.depth.is_full
-            self.ran.add(loss, self._ops_so_far, site, in_full)
+            tried = self.context.tries
+            self.ran.add(loss, self._ops_so_far, site, in_full=in_full, tried=tried)
             if self.ops is not None:
                 self.ops.end_backward(one, result, last=self._is_last)
             return result
@@ -271,6 +273,7 @@ class Observation:
         self.sizes.optimizer_begins(work)
 
     def optimizer_ends(self, work: Work) -> None:
+        self.context.tries = work.updates and not work.over
         if work.over:
             self.limit.note_update(self.steps)
         if self.ops is not None:

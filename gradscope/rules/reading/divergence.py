@@ -68,14 +68,15 @@ def rise_of(steps: tuple[Step, ...]) -> Rise | None:
 
 
 def climb_of(steps: tuple[Step, ...]) -> Rise | None:
-    """All the losses, up and down; None where there are not two."""
-    finite = _finite(steps)
+    """All the losses, up and down; None where there are not two. What an optimizer only tried, as a
+    line search does, counts as the loss from which it did."""
+    finite = _finite(itertools.accumulate(steps, lambda last, one: last if one.tried else one))
     if len(finite) < 2:
         return None
     return Rise(0, tuple(map(abs, finite)), falls=finite[-1] < 0, steady=False)
 
 
-def _finite(steps: tuple[Step, ...]) -> list[float]:
+def _finite(steps: Iterable[Step]) -> list[float]:
     """The losses up to the first that is not finite."""
     known = (step.loss for step in steps)
     return [
