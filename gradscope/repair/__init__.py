@@ -70,8 +70,9 @@ def repaired(
         search,
         sum(len(finding.fixes) for finding in findings if _has_fixes(finding)),
     )
+    served = [service.served(one) if _has_fixes(one) else one for one in findings]
     return without_contradiction(
-        tuple(service.served(one) if _has_fixes(one) else one for one in findings)
+        tuple(service.with_later(one) if _has_fixes(one) else one for one in served)
     )
 
 

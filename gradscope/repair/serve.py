@@ -15,6 +15,7 @@ from gradscope.facts import (
     NumberDecides,
     Reason,
     Refuted,
+    Verdict,
     Verified,
 )
 from gradscope.facts import requests as ask
@@ -64,6 +65,13 @@ class Service:
             found += (replace(fix, verdict=unknown) for fix in left)
         self.number = last
         return replace(finding, fixes=ordered(found))
+
+    def with_later(self, finding: Finding) -> Finding:
+        """A finding that nothing repairs, with the patch of a later one that repairs it as well."""
+        if self.bench is None or any(fix.verified for fix in finding.fixes):
+            return finding
+        shared = self.bench.shared(finding)
+        return replace(finding, fixes=ordered((shared, *finding.fixes))) if shared else finding
 
     def _fixes(self, finding: Finding) -> Iterator[Fix]:
         """Every fix that the rule proposes, tried until one holds; the later ones only written."""
@@ -134,9 +142,15 @@ class Service:
             yield tried
             # Another spelling of an epsilon leaves values of the same size.
             is_settled = isinstance(tried.verdict, Holds) and tried.kind == "epsilon"
-            is_settled &= not _falls_short(tried, Disturbs)
+            is_settled &= not (_falls_short(tried, Disturbs) or _has_limit(tried.verdict))
             if tried.verified is not False or is_settled or _falls_short(tried, NumberDecides):
                 return
+
+
+def _has_limit(verdict: Verdict | None) -> bool:
+    """Whether what it should be is known, of a quotient that is taken next to its limit."""
+    truth = verdict.effects.truth if isinstance(verdict, Holds) else None
+    return truth is not None and truth.beside
 
 
 def _falls_short(fix: Fix, by: type[Disturbs] | type[NumberDecides]) -> bool:

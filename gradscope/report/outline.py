@@ -182,7 +182,7 @@ def _rest(finding: Finding) -> Iterator[Part]:
             named = "also" if fix.verified is not False else "tried"
             others.setdefault((named, trials.verdict(fix)), []).append(fix.title)
     for (named, verdict), titles in others.items():
-        yield Prose(f"{'; '.join(titles)} ({verdict})", lead=named)
+        yield Prose(f"{'; '.join(dict.fromkeys(titles))} ({verdict})", lead=named)
     yield from (Prose(place, lead="inside") for place in sentences.inside(finding))
     if measured := sentences.measured(finding):
         yield Listed("numbers", measured)
