@@ -64,11 +64,12 @@ class Unchanged:
 class Truth:
     """What the program gives in float64 without any fix: the loss of the failing step and the norm
     of all gradients there, None where these break all the same. `is_met`: the fix gives the same,
-    but for rounding."""
+    but for rounding. `beside`: it breaks in float64 too, and has this for a limit."""
 
     loss: float
     gradient_norm: float | None
     is_met: bool
+    beside: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,6 +56,8 @@ Again = Callable[[int, Purpose], Trace]  # steps
 # Steps after the failing one. A gradient that is too large shows in the next loss, and what it
 # leaves in an optimizer's averages in those after.
 AHEAD = 3
+# Of the size of what is trained: far above the rounding of float64, and too little to be seen.
+BESIDE = 1e-6
 SAME_LOSS = 1e-5  # relative: two ways to write what is the same
 DEEPEST = 2  # further culprits that one patch may have to repair as well
 BRANCHES = 3  # ways to repair each of them that are tried
@@ -85,11 +87,11 @@ def _births(*findings: Finding) -> Iterator[Event]:
     return (finding.chain[0] for finding in findings if finding.chain)
 
 
-def in_float64() -> None:
-    """The `setup` of a run in float64."""
+def in_float64(beside: float = 0.0) -> None:
+    """The `setup` of a run in float64, with what is trained moved by that share of its size."""
     from gradscope.repair.float64 import install  # imports torch
 
-    install()
+    install(beside)
 
 
 @dataclass
@@ -105,7 +107,8 @@ class Bench:
     overlay: Mapping[str, Source] = field(default_factory=dict)  # by their real path
     _held: list[Patched] = field(default_factory=list)
     _runs: dict[tuple[tuple[tuple[str, str], ...], range], Trace] = field(default_factory=dict)
-    _exact: dict[int, Trace | None] = field(default_factory=dict)  # in float64, by the last step
+    # In float64, by the last step and by whether it is right beside the point that fails.
+    _exact: dict[tuple[int, bool], Trace | None] = field(default_factory=dict)
 
     def shared(self, finding: Finding) -> Fix | None:
         """An earlier finding's patch, where it repairs this one too."""
@@ -184,6 +187,9 @@ class Bench:
                 exact = self._in_float64(step) if asks else None
                 in_half = finding.measured.dtype in HALF
                 first = next(iter(finding.chain), None)
+                of_quotient = first is not None and _is_quotient(first)
+                beside = asks and exact is None and of_quotient
+                exact = self._beside(step) if beside else exact
                 found = worth.weighed(
                     outcome.verdict,
                     self.before.trace,
@@ -192,7 +198,8 @@ class Bench:
                     exact,
                     kind,
                     in_half=in_half,
-                    of_quotient=first is not None and _is_quotient(first),
+                    of_quotient=of_quotient,
+                    beside=beside,
                 )
                 if exact is None and varied is not None and isinstance(found, Verified):
                     other = varied(step + 1, Purpose.FIX)
@@ -250,18 +257,31 @@ class Bench:
     def _in_float64(self, step: int) -> Trace | None:
         """The program without any patch, where that shows what is right; None where it does not,
         or where there is no time for it."""
-        if step not in self._exact:
-            self._exact[step] = None
-            rerun = self.rerun_with
-            if rerun is not None:
-                steps = range(step, step + 1)
-                with suppress(*FAILURES, NoAnswer):  # TimeoutError is an OSError
-                    trace = self.budget.run(
-                        Purpose.TRUTH, lambda limit: rerun(in_float64, steps, limit)
-                    )
-                    if worth.is_sound(self.before.trace, trace, step):
-                        self._exact[step] = trace
-        return self._exact[step]
+        key = step, False
+        if key not in self._exact:
+            self._exact[key] = self._exactly(step, 0.0)
+        return self._exact[key]
+
+    def _beside(self, step: int) -> Trace | None:
+        """The same right beside the point that fails, where both sides of it agree: a quotient
+        0 / 0 may have a limit there, and a slope. None where it has none."""
+        key = step, True
+        if key not in self._exact:
+            one = self._exactly(step, BESIDE)
+            other = self._exactly(step, -BESIDE) if one is not None else None
+            is_limit = one is not None and other is not None and worth.agree(one, other, step)
+            self._exact[key] = one if is_limit else None
+        return self._exact[key]
+
+    def _exactly(self, step: int, beside: float) -> Trace | None:
+        rerun = self.rerun_with
+        if rerun is None:
+            return None
+        setup, steps = partial(in_float64, beside), range(step, step + 1)
+        with suppress(*FAILURES, NoAnswer):  # TimeoutError is an OSError
+            trace = self.budget.run(Purpose.TRUTH, lambda limit: rerun(setup, steps, limit))
+            return trace if worth.is_sound(self.before.trace, trace, step) else None
+        return None
 
     def _is_repeatable(self, trace: Trace, step: int) -> bool:
         """Whether the program, repeated as it was for `trace` and without a patch, does the same

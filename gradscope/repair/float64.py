@@ -1,4 +1,5 @@
-"""The whole program in float64: what its loss and gradients would be without rounding."""
+"""The whole program in float64: what its loss and gradients would be without rounding; and right
+beside the point where they have no value."""
 
 import gc
 from collections.abc import Iterable
@@ -13,15 +14,16 @@ _NARROW = frozenset((torch.float32, torch.float16, torch.bfloat16))
 _SOURCES = frozenset(("aten::lift_fresh",))  # its result is a tensor of its own, though it says not
 
 
-def install() -> None:
+def install(beside: float = 0.0) -> None:
     """From now on all tensors are float64, those that are there as well. Random numbers are those
-    of float32, so that data and weights keep their values."""
+    of float32, so that data and weights keep their values; but what is trained is moved by a random
+    direction of that share of its size, once it is used."""
     gc.unfreeze()  # what was made before a fork is not found otherwise
     there = [one for one in gc.get_objects() if type(one) in _PLAIN]
     there += [one.grad for one in there if one.is_leaf and one.grad is not None]
     with _disable_current_modes():
         _widen(one for one in there if one.dtype in _NARROW and one.layout is torch.strided)
-    mode: Any = _Wide()  # type: ignore[no-untyped-call]
+    mode: Any = _Wide(beside)
     mode.__enter__()
 
 
@@ -39,10 +41,17 @@ def _widen(tensors: Iterable[torch.Tensor]) -> None:
 class _Wide(TorchDispatchMode):
     """Each op on float64 in the place of narrower floats."""
 
+    def __init__(self, beside: float) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.beside = beside
+        self._moved: dict[int, torch.Tensor] = {}  # by their id, which is theirs while they live
+
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         kwargs = kwargs or {}
+        if self.beside and torch.is_grad_enabled():
+            self._move(one for one in args if isinstance(one, torch.Tensor))
         if torch.Tag.nondeterministic_seeded in func.tags:
             return _drawn(func, args, kwargs)
         roles = {one.name: one for one in func._schema.arguments}
@@ -55,6 +64,17 @@ class _Wide(TorchDispatchMode):
             for name, value in kwargs.items()
         }
         return _result(func, func(*new, **named))
+
+    def _move(self, read: Iterable[torch.Tensor]) -> None:
+        for one in read:
+            is_trained = one.requires_grad and one.is_leaf and one.numel()
+            if not is_trained or id(one) in self._moved:
+                continue
+            self._moved[id(one)] = one
+            drawn = torch.Generator().manual_seed(len(self._moved))
+            towards = torch.randn(one.shape, generator=drawn, dtype=torch.float64)
+            size = self.beside * (float(one.detach().abs().max()) or 1.0)
+            one.data.add_((size * towards).to(one.device, one.dtype))
 
 
 def _result(func: Any, out: Any) -> Any:

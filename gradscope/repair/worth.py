@@ -101,10 +101,12 @@ def weighed(
     *,
     in_half: bool = False,
     of_quotient: bool = False,
+    beside: bool = False,
 ) -> Verified | Holds:
     """The verdict on a fix, of `kind`, that did away with its symptom. `exact` is the run in
-    float64, where that is sound: it alone is the judge then. `in_half`: the culprit computes in
-    half precision. `of_quotient`: it divides what is trained by what is."""
+    float64, where that is sound: it alone is the judge then; with `beside` that of a point right
+    beside. `in_half`: the culprit computes in half precision. `of_quotient`: it divides what is
+    trained by what is."""
     if exact is None:
         but = _shortfall(before, after, step, kind) or _disturbed(
             verdict.effects, before, step, kind
@@ -114,9 +116,10 @@ def weighed(
     is_whole = shows_gradients(exact, step)
     norm = total_norm(exact.gradients) if is_whole else None
     is_met = is_whole and _is_met(after, exact, step)
-    truth = verdicts.Truth(loss_of(exact, step) or 0.0, norm, is_met)
+    truth = verdicts.Truth(loss_of(exact, step) or 0.0, norm, is_met, beside)
     effects = replace(verdict.effects, truth=truth)
-    if _is_off(after, step, truth, in_half=in_half):
+    # Of what has a limit and a slope, any other number in its place is a choice, and not theirs.
+    if (beside and not is_met) or _is_off(after, step, truth, in_half=in_half):
         return Holds(effects, verdicts.OffTruth())
     if not is_whole and (but := _shortfall(before, after, step, kind)) is not None:
         return Holds(effects, but)
@@ -184,6 +187,11 @@ def gone_on(verdict: Verified, before: Trace, ahead: Seen, step: int) -> Verifie
     """The verdict on a fix with which the program ran on for some steps."""
     but = _beyond(before, ahead, step)
     return verdict if but is None else Holds(verdict.effects, but)
+
+
+def agree(one: Trace, other: Trace, step: int) -> bool:
+    """Whether two runs in float64 give the same loss and gradients."""
+    return all(shows_gradients(run, step) for run in (one, other)) and _is_met(one, other, step)
 
 
 def _is_met(after: Trace, exact: Trace, step: int) -> bool:

@@ -50,12 +50,18 @@ def guarded(culprit: Culprit) -> Iterator[Candidate]:
 
 def divided_by_one(culprit: Culprit, request: ask.DivideByOne) -> Iterator[Candidate]:
     """A divisor that is 0 where there is nothing to divide: a count kept at 1, else 1 in its place,
-    which leaves every other quotient as it is; a negative power of 0 is 0."""
+    which leaves every other quotient as it is; a negative power of 0 is 0. A quotient that has a
+    limit is taken beside it: where the source shows that, and where the runs do."""
+    yield from limits.towards(culprit)
+    yield from _one_instead(culprit, request)
+    yield from limits.towards(culprit, known=False)
+
+
+def _one_instead(culprit: Culprit, request: ask.DivideByOne) -> Iterator[Candidate]:
     edge = next(culprit.edges(), None)
     node = operand_of(culprit, edge) if edge is not None else None
     if edge is None or node is None:
         return
-    yield from limits.towards(culprit)
     if edge.argument == "self":
         node = _root(culprit) or node
         if can_repeat(culprit, node) and isinstance(culprit.node, ast.expr):

@@ -14,7 +14,7 @@ from gradscope.source import binding
 from gradscope.source.arguments import Spelled, spelled
 
 # 0 at 0, and as smooth there as a straight line.
-_CURVED = frozenset("asin asinh atan atanh erf expm1 log1p sin sinh tan tanh".split())
+_CURVED = frozenset("asin asinh atan atan2 atanh erf expm1 log1p sin sinh tan tanh".split())
 _KEEPS = frozenset("abs neg pow sqrt".split()) | MOVES
 _ONE_AT_ZERO = frozenset(("cos", "cosh", "exp"))
 _POSITIVE = frozenset(("abs", "acos", "acosh", "hypot", "norm", "sqrt"))
@@ -25,8 +25,9 @@ _NEAR = ("1e-4", "1e-2")
 Zeros = dict[str, tuple[ast.Name, bool]]  # what makes an expression 0; whether by a curve
 
 
-def towards(culprit: Culprit) -> Iterator[Candidate]:
-    """Keeps the common argument of numerator and denominator away from 0, where it is made."""
+def towards(culprit: Culprit, *, known: bool = True) -> Iterator[Candidate]:
+    """Keeps the common argument of numerator and denominator away from 0, where it is made. With
+    `known` only of functions that are known to be 0 at 0, else of any."""
     found = spelled(culprit.source, culprit.node) if culprit.node is not None else None
     if found is None or found.name != "div" or not isinstance(culprit.node, ast.expr):
         return
@@ -38,6 +39,11 @@ def towards(culprit: Culprit) -> Iterator[Candidate]:
     # A direction w / |w|, and sin(|w|) on another line.
     turned = {key: (at, True) for key, (at, _) in below.items() if _is_turned_by(culprit, at)}
     above = turned | above
+    if not known:
+        direct = _names(found.positional[0])
+        given = [part for part in map(read.given, direct) if part is not None]
+        names = {one.id for part in (found.positional[0], *given) for one in _names(part)}
+        above = {key: (at, True) for key, (at, _) in below.items() if key in names}
     name = next((key for key in above if key in below), None)
     if name is None or not (above[name][1] or below[name][1]):
         return
@@ -45,6 +51,10 @@ def towards(culprit: Culprit) -> Iterator[Candidate]:
     for near in _NEAR:
         if edits := _kept_off(culprit, node, near):
             yield Candidate(proposals.LIMIT.format(name=name), edits, "epsilon")
+
+
+def _names(node: ast.expr) -> list[ast.Name]:
+    return [one for one in ast.walk(node) if isinstance(one, ast.Name)]
 
 
 def _is_turned_by(culprit: Culprit, name: ast.Name) -> bool:
