@@ -217,8 +217,6 @@ class Update:
     clipped: float | None = None
     cleared: bool | None = None
     base_lr: float | None = None
-    momentum: float = 0.0
-    weight_decay: float = 0.0
     clearing: Clearing | None = None
     made: Location | None = None
     ascends: int | None = None

@@ -35,13 +35,7 @@ MOVED = 1.1
 GROWN = 10.0
 LARGEST_STEP = 0.01  # of the weights that a step may move them by; recipes have less than that
 FEWEST_STALE = 5  # updates in a row whose gradients had piled up; fewer may be meant
-# Both are the most that training recipes use: of a velocity, and of what one step takes away.
-USUAL_MOMENTUM = 0.9
-USUAL_DECAY = 0.01
-# `w - lr * decay * w` is `w` with the other sign and larger from here on.
-TURNS_OVER = 2.0
 FEWEST_TERMS = 4  # backward passes an update: a loss of two or three terms is no mean
-RAISED = 2.0  # times the first learning rate: a schedule has done that, and not by rounding
 
 # One op that multiplies a gradient (GS406).
 # From here on: a root kept at 1e-12 has slope 5e5; what batches, units and depth do to one op

@@ -24,26 +24,6 @@ class OfUpdate(Request):
     update: Update
 
 
-class SetOption(OfUpdate):
-    """Give the optimizer of `update` another value of one of its options."""
-
-    name: str
-    old: float
-    new: float
-
-
-class BoundSchedule(OfUpdate):
-    """Keep the learning rate, which a schedule sets, from going below 0, or above `high`."""
-
-    high: float | None = None
-
-    @property
-    def factor(self) -> str:
-        """`high` in what the schedule multiplies the first rate by; "" where that is not known."""
-        base = self.update.base_lr
-        return f"{self.high / base:.2g}" if self.high is not None and base else ""
-
-
 class ClearGradients(Request):
     """Clear the gradients before each backward; None where the program has no name for them."""
 

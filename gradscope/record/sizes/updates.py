@@ -17,7 +17,7 @@ from gradscope.source import parsed
 from gradscope.source.hand_updates import ascent, rate_by_hand
 
 Kept = list[tuple[int, Update]]  # by the step: that of the update is of the first such
-_TOLD = ("lr", "initial_lr", "momentum", "weight_decay")
+_TOLD = ("lr", "initial_lr")
 _MOST_KEPT = 512  # updates; of those that follow only the last
 _LOOKED_AT = 8  # updates of each optimizer whose parameters are gone through one by one
 
@@ -80,8 +80,6 @@ class Updates:
             cleared=None if fresh.graded is None else _is_cleared(optimizer, fresh.graded),
             clipped=clipped,
             base_lr=float(base) if base is not None else None,
-            momentum=float(settings.get("momentum") or 0.0),
-            weight_decay=float(settings.get("weight_decay") or 0.0),
             clearing=clearing,
         )
         if is_plain:

@@ -110,8 +110,6 @@ BY_FIELDS: Mapping[type[ask.Request], Callable[[Culprit, Any], Ways]] = {
     ask.Thaw: graphs.thawed,
     ask.DifferentiateBy: graphs.asked_for,
     ask.LowerRate: stepping.slower,
-    ask.SetOption: stepping.with_option,
-    ask.BoundSchedule: stepping.bounded,
     ask.ClearGradients: stepping.cleared,
     ask.StepBeforeClearing: stepping.step_first,
     ask.Descend: stepping.descending,

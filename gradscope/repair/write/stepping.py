@@ -30,35 +30,6 @@ def slower(culprit: Culprit, request: ask.LowerRate) -> Ways:
     yield from rates(culprit)
 
 
-def with_option(culprit: Culprit, request: ask.SetOption) -> Ways:
-    """A keyword where the optimizer is made, if it is given as a number there."""
-    found = [
-        keyword.value
-        for call in _optimizers(culprit, request.update)
-        for keyword in call.keywords
-        if keyword.arg == request.name and getattr(keyword.value, "value", None) == request.old
-    ]
-    if len(found) == 1:
-        edit = culprit.source.edit(*culprit.source.extent(found[0]), f"{request.new:g}")
-        yield (edit,)
-
-
-def bounded(culprit: Culprit, request: ask.BoundSchedule) -> Ways:
-    """What a `LambdaLR` multiplies the learning rate by, within bounds: `min(1.0, ...)`."""
-    source = culprit.source
-    bodies = [
-        part.body
-        for call in source.nodes.every(ast.Call)
-        if called(call) == "LambdaLR"
-        for part in (*call.args, *(keyword.value for keyword in call.keywords))
-        if isinstance(part, ast.Lambda)
-    ]
-    bound = "max(0.0, {})" if request.high is None else f"min({request.factor}, {{}})"
-    if len(bodies) == 1 and (request.high is None or request.factor):
-        edit = source.edit(*source.extent(bodies[0]), bound.format(source.of(bodies[0])))
-        yield (edit,)
-
-
 def cleared(culprit: Culprit, request: ask.ClearGradients) -> Ways:
     """Lines of their own that clear the gradients, beside a call that has its line to itself."""
     source, clearing = culprit.source, request.clearing

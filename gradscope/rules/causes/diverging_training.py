@@ -19,7 +19,6 @@ from gradscope.facts import (
     Trouble,
     Update,
     number,
-    text_of,
 )
 from gradscope.facts import requests as ask
 from gradscope.rules.reading import divergence
@@ -30,25 +29,6 @@ from gradscope.rules.wording import phrases
 _INNOCENT = "No op is at fault; an overflow is only where the growth ends."
 # For each setting the mechanism, and the number that shows it.
 _WORDS = {
-    divergence.Setting.MOMENTUM: (
-        "Momentum {momentum} multiplies the velocity by itself at every step: from 1 on it never"
-        " fades, and the steps grow however small the gradient is.",
-        "momentum {momentum}",
-    ),
-    divergence.Setting.DECAY: (
-        "Weight decay {decay:g} at lr {lr:g} takes {taken:g} times the weights away from them in"
-        " each step, which multiplies them by {left:g}.",
-        "lr x weight_decay = {taken:g}",
-    ),
-    divergence.Setting.BELOW_ZERO: (
-        "The learning rate is {lr:.3g}, below 0: each step goes up the slope of the loss.",
-        "lr {first_lr:.3g} at step {first}, {lr:.3g} at step {step}",
-    ),
-    divergence.Setting.RAISED: (
-        "The schedule has raised the learning rate from {first_lr:.3g} to {lr:.3g} by step {step},"
-        " where the loss begins to grow.",
-        "lr {first_lr:.3g} at step {first}, {lr:.3g} at step {step}",
-    ),
     divergence.Setting.ASCENT: (
         "{who} adds the gradient to the parameters (line {line}), where descent subtracts it: each"
         " step goes up the slope of the loss.",
@@ -128,7 +108,7 @@ class DivergingTraining(Rule):
         if not stale and fault is None:
             total = divergence.blamed_sum(magnitudes.summed, rise, update)
         cleared = ask.ClearGradients(_known_clearing(updates))
-        why, number_of_fault = _of_setting(fault, updates[0]) if fault else (_why(update), "")
+        why, number_of_fault = _of_setting(fault) if fault else (_why(update), "")
         if stale:
             why = _why_stale(update)
         adds_up = total.location if total is not None else None
@@ -239,18 +219,11 @@ def _why_stale(update: Update) -> str:
     )
 
 
-def _of_setting(fault: divergence.Overshoot, first: Update) -> tuple[str, str]:
+def _of_setting(fault: divergence.Overshoot) -> tuple[str, str]:
     """The mechanism and the number for a setting that explains the growth by itself."""
     update, lr = fault.update, fault.update.lr or 0.0
     given = {
-        "momentum": text_of(update.momentum),
-        "decay": update.weight_decay,
         "lr": lr,
-        "taken": lr * update.weight_decay,
-        "left": 1 - lr * update.weight_decay,
-        "first_lr": first.lr or 0.0,
-        "first": first.step,
-        "step": update.step,
         "who": f"`{update.optimizer}`" if update.optimizer else "The update",
         "line": update.ascends,
         "optimizer": update.optimizer,

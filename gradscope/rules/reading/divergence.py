@@ -155,12 +155,8 @@ def never_cleared(magnitudes: Magnitudes) -> Iterator[list[Update]]:
 
 
 class Setting(Enum):
-    """What an optimizer was told that makes its steps overshoot."""
+    """What makes the steps overshoot, beside their length."""
 
-    MOMENTUM = auto()
-    DECAY = auto()
-    BELOW_ZERO = auto()  # the learning rate
-    RAISED = auto()  # the learning rate, by its schedule
     ASCENT = auto()
     ACCUMULATED = auto()  # gradients of many passes, whose sum is used as if it were their mean
     UNBOUNDED = auto()  # the loss, from below
@@ -179,21 +175,7 @@ class Overshoot:
 
 def overshoot(magnitudes: Magnitudes, rise: Rise, steps: Sequence[Step]) -> Overshoot | None:
     """The setting that explains the growth by itself; None where it takes the loss to tell."""
-    updates = magnitudes.updates
-    first, last = updates[0], updates[-1]
-    rate, decay = last.lr or 0.0, last.weight_decay
-    at_rise = next((one for one in updates if one.step >= rise.first), last)
-    low, high = first.lr or 0.0, at_rise.lr or 0.0
-    if last.momentum >= 1:
-        request = ask.SetOption(last, "momentum", last.momentum, cutoffs.USUAL_MOMENTUM)
-        return Overshoot(Setting.MOMENTUM, last, request)
-    if rate * decay > cutoffs.TURNS_OVER:
-        request = ask.SetOption(last, "weight_decay", decay, cutoffs.USUAL_DECAY)
-        return Overshoot(Setting.DECAY, last, request)
-    if rate < 0:
-        return Overshoot(Setting.BELOW_ZERO, last, ask.BoundSchedule(last))
-    if first.optimizer and high > cutoffs.RAISED * low > 0:
-        return Overshoot(Setting.RAISED, at_rise, ask.BoundSchedule(at_rise, high=high / 2))
+    last = magnitudes.updates[-1]
     if last.ascends is not None:
         return Overshoot(Setting.ASCENT, last, ask.Descend(last))
     if (divided := _accumulated(magnitudes, steps)) is not None:

@@ -92,13 +92,6 @@ def _of_fields(request: ask.Request) -> _Words | None:
             return "graph", f"let {listed(modules)} require gradients again", ""
         case ask.LowerRate(old, new) if old is not None and new is not None:
             return "lower-lr", SLOWER.format(old=old, new=new), f"lr={new:g}"
-        case ask.SetOption(_, name, old, new):
-            title = f"lower the {name.replace('_', ' ')} from {text_of(old)} to {new:g}"
-            return "lower-lr", title, f"{name}={new:g}"
-        case ask.BoundSchedule(high=high) if high is not None:
-            title = f"let the schedule stop at lr {high:.2g}, half of what it was when the loss"
-            code = f"lambda step: min({request.factor or f'{high:.2g}'}, ...)"
-            return "lower-lr", f"{title} began to grow", code
         case ask.ClearGradients(clearing):
             code = "\n".join(clearing.lines) if clearing is not None else ""
             return "graph", "clear the gradients before each backward", code
@@ -172,11 +165,6 @@ _WORDS: Mapping[type[ask.Request], _Words] = {
     ask.AllowUnused: _graph("let that gradient be None: `allow_unused=True`"),
     # The training
     ask.LowerRate: ("lower-lr", "lower the learning rate", ""),
-    ask.BoundSchedule: (
-        "lower-lr",
-        "keep the schedule from going below 0",
-        "lambda step: max(0.0, ...)",
-    ),
     ask.StepBeforeClearing: _graph(
         "clear the gradients before backward or after the step, and not between them"
     ),
