@@ -105,9 +105,13 @@ class EveryOp:
         if self.sees_ops() and not self.context.nested > 1:
             self._modules = [frame.f_globals for frame in user_frames(one.frame)]
             self._look_at_kept(scopes_of(one.frame))
+        journal = self.context.journal
+        around = journal.transforms
+        journal.transforms = torch._C._functorch.get_dynamic_layer_stack_depth()
         try:
             result = engine(one)
         finally:
+            journal.transforms = around
             if self.context.nested == 1:
                 self.mode.leave(one.roots)
                 self.mode.overwrites.forget()

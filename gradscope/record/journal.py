@@ -71,6 +71,7 @@ class Journal:
     events: dict[int, Raw] = field(default_factory=dict)
     generations: deque[dict[int, Note]] = field(default_factory=lambda: deque([{}], _GENERATIONS))
     next_id: int = 0
+    transforms: int = 0  # of torch.func, around the backward that runs
     not_checked: tuple[NotChecked, ...] = ()
 
     @property
@@ -78,10 +79,13 @@ class Journal:
         return self.generations[-1]
 
     def call_of(self, seq: int) -> Note | None:
-        for calls in reversed(self.generations):
-            found: Note | None = calls.get(seq)
-            if found is not None:
-                return found
+        """The call that made the node of that number. Each of the transforms around it has made one
+        of its own before the op itself did, which alone was noted."""
+        for number in range(seq, seq + self.transforms + 1):
+            for calls in reversed(self.generations):
+                found: Note | None = calls.get(number)
+                if found is not None:
+                    return found
         return None
 
     def add(self, raw: Raw) -> Raw | None:
