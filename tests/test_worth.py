@@ -159,6 +159,9 @@ def test_what_a_number_alone_decides_is_not_verified(wider: float, decided: bool
         NumberDecides(wider) if decided else None
     )
     assert isinstance(undecided(VERIFIED, seen(4.58), seen(4.57), 0, share=1 / 32), Holds)
+    # Where other terms make most of the loss, and where it is large by itself.
+    assert isinstance(undecided(VERIFIED, seen(214.5), seen(209.7), 0), Holds)
+    assert undecided(VERIFIED, seen(1e6), seen(1e6 + 500), 0) == VERIFIED
     assert may_be_decided(seen(NAN), 0, "epsilon")
     assert may_be_decided(seen(NAN), 0, "guard-empty")
     assert not may_be_decided(seen(0.5), 0, "epsilon")  # the loss does not depend on it

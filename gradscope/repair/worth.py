@@ -55,6 +55,8 @@ OTHER_NORM = 3.0  # times: where exp ends in float64 too, the gradients of a few
 # Of the broken elements' share of the loss, with an epsilon ten times as large: what is on its way
 # to a limit moves less, a logarithm at 1e-12 by a twelfth.
 MOVED_BY_NUMBER = 0.05
+# Where other terms make most of the loss: each broken element of a mean by 1, a logarithm by 2.3.
+MOVED_AT_ALL = 1.0
 
 
 def asks_for_truth(finding: Finding) -> bool:
@@ -176,7 +178,10 @@ def undecided(
     """The verdict on a fix that writes a number; `other` is the run with another one, `share` the
     part of the elements that broke: of a mean over many, each one has as much."""
     loss, moved = loss_of(after, step), loss_of(other, step)
-    if loss is None or moved is None or _is_near(loss, moved, MOVED_BY_NUMBER * share):
+    if loss is None or moved is None:
+        return verdict
+    by, size = abs(moved - loss), max(abs(loss), abs(moved))
+    if by <= MOVED_BY_NUMBER * share * size and by <= max(MOVED_AT_ALL * share, CLOSE * size):
         return verdict
     if max(abs(loss), abs(moved)) <= MINIMUM:  # both stand for 0: equal vectors have no angle
         return verdict
