@@ -146,6 +146,28 @@ def test_a_density_of_another_file_is_given_as_its_logarithm(program):
     assert any("return -0.5 * (y - mu) ** 2" in line for line in added(fixes[0]))
 
 
+def test_what_makes_a_number_positive_is_spelled_as_its_own_file_names_torch(program):
+    encoder = (
+        "import torch\nfrom torch import nn\n\nhead = nn.Linear(2, 3)\n\n\n"
+        "def spread(x):\n    return torch.relu(head(x))\n"
+    )
+    kl = (
+        "import torch\nimport torch.nn.functional as F\n\n\n"
+        "def kl(sigma, x):\n"
+        "    return (0.5 * sigma**2 - torch.log(sigma)).mean() + F.mse_loss(x, x)\n"
+    )
+    main = (
+        "import torch\nfrom encoder import head, spread\nfrom losses import kl\n\n"
+        "head.weight.data[0] = -1.0\nhead.bias.data.zero_()\n"
+        "x = torch.ones(4, 2)\nkl(spread(x), x).backward()\n"
+    )
+
+    fixes = program({"encoder.py": encoder, "losses.py": kl, "main.py": main})
+
+    assert fixes[0].verified
+    assert added(fixes[0]) == {"return nn.functional.softplus(head(x))"}
+
+
 def test_faults_of_two_files_are_repaired_together(program):
     pooling = "def pooled(values, kept):\n    return (values * kept).sum(1) / kept.sum(1)\n"
     main = (

@@ -53,8 +53,9 @@ class Linked(Culprit):
         """None where its file has no such name as the edit writes."""
         part, before = next(one for one in reversed(self.parts) if one[1] < edit.line)
         known = {name.id for name in part.nodes.every(ast.Name)} | set(part.names.imported)
+        text = self._spelled(edit.text, part)
         try:
-            written = ast.walk(ast.parse(edit.text.strip() or "0"))
+            written = ast.walk(ast.parse(text.strip() or "0"))
         except SyntaxError:
             return None
         start = self.source.offset(edit.line, edit.col)
@@ -64,7 +65,17 @@ class Linked(Culprit):
         ):
             return None
         line, end = edit.line - before, edit.end_line - before
-        return replace(edit, file=part.file, line=line, end_line=end)
+        return replace(edit, text=text, file=part.file, line=line, end_line=end)
+
+    def _spelled(self, text: str, part: Source) -> str:
+        """A text of the culprit's own file with the names that another one has for torch's."""
+        if self.alone is None or part.file == self.alone.source.file:
+            return text
+        for alias, dotted in self.alone.names.imported.items():
+            is_known = part.names.imported.get(alias) == dotted
+            if dotted.startswith("torch.") and not is_known:
+                text = re.sub(rf"(?<![\w.]){alias}\.", f"{dotted}.", text)
+        return replace(self.alone, source=part).torch(text) or text
 
 
 def linked(culprit: Culprit) -> Linked | None:
