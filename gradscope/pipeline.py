@@ -40,12 +40,11 @@ from gradscope.repair.keep import keep_step, step_in
 from gradscope.repair.rates import with_aftermath, with_stable_rate
 from gradscope.report.closing import rank_remarks
 from gradscope.report.status import Doing, Stages
-from gradscope.rules import rule_filter
+from gradscope.rules import RULES, rule_filter
 from gradscope.saved import Saved, save
 from gradscope.source import pointed
 from gradscope.source.text import NO_TEXTS, Texts
 
-HAZARDS = "GS6"  # the family of rules about what has not hurt yet
 FURTHER = (
     (with_aftermath, "what comes of the wrong gradient"),
     (with_stable_rate, "at which learning rate training stops diverging"),
@@ -62,7 +61,7 @@ def anything(finding: Finding) -> bool:
 
 
 def has_hurt(finding: Finding) -> bool:
-    return not finding.rule.startswith(HAZARDS)
+    return not RULES[finding.rule].of_hazards
 
 
 def untouched(seen: Trace, findings: Findings) -> tuple[Findings, LeftOut]:

@@ -12,7 +12,7 @@ from gradscope.facts import Finding, Severity
 from gradscope.programs import RunOptions, parse_target, run
 from gradscope.rules import RULES
 
-HAZARDS = [rule for code, rule in RULES.items() if code.startswith("GS6")]
+HAZARDS = [rule for rule in RULES.values() if rule.of_hazards]
 
 
 def findings(source: str, folder: Path) -> tuple[Finding, ...]:

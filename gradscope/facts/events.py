@@ -320,12 +320,13 @@ class Broadcast:
 class Scores:
     """A loss, `taken`, that takes raw scores or log-probabilities of `classes`, and is given the
     probabilities that the call `made` gives. `along`: or log-probabilities along that dimension,
-    where the loss has its classes along another one."""
+    where the loss has its classes along another one. `logarithms`: it takes those."""
 
     made: Call
     taken: Call
     step: int
     classes: int
+    logarithms: bool
     along: int | None = None
 
 

@@ -34,14 +34,15 @@ class GivenScores:
             made = self._maker(node) if wanted is not None else None
             if made is None:
                 continue
-            along = _along(node) if name in _LIKELIHOODS else None
+            logarithms = name in _LIKELIHOODS
+            along = _along(node) if logarithms else None
             if along is None and (node_name(made) != wanted or not _is_along_one(node, made)):
                 continue
             call, given = self._context.call(node), self._context.call(made)
             if call is not None and given is not None:
                 shape = made._input_metadata[0].shape
                 classes = shape[_dim(made)] if hasattr(made, "_saved_dim") else 2
-                fact = Scores(given, call, self._context.step, classes, along)
+                fact = Scores(given, call, self._context.step, classes, logarithms, along)
                 self._kept.setdefault(given.location, fact)
 
     def _maker(self, node: Any) -> Any:

@@ -64,6 +64,7 @@ class Rule:
     name: ClassVar[str]
     severity: ClassVar[Severity] = Severity.ERROR
     of_sizes: ClassVar[bool] = False  # about how large gradients and steps are: for `norms` too
+    of_hazards: ClassVar[bool] = False  # about what has not hurt yet: for `check` alone
 
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
         self.limits = limits

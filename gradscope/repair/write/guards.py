@@ -176,16 +176,15 @@ def _number(culprit: Culprit, edge: Edge, node: ast.expr) -> Iterator[Candidate]
 def _upstream(culprit: Culprit) -> Iterator[Candidate]:
     """The guard where the operand is made, for an op that a library calls: the line of the
     culprit does not write the operand."""
-    # A template of the op table, which is ours: the guards that are one call on the operand.
-    edges = [edge for edge in culprit.edges() if edge.cure.guard.startswith("{x}.clamp")]
-    if not edges or operand_of(culprit, edges[0]) is not None:
+    edge = next((edge for edge in culprit.edges() if edge.cure.guard), None)
+    if edge is None or operand_of(culprit, edge) is not None:
         return
     for node in culprit.related("birth"):
-        text = filled(culprit, edges[0], edges[0].cure.guard, node)
+        text = filled(culprit, edge, edge.cure.guard, node)
         if text is not None:
-            kind = _kind(edges[0])
+            kind = _kind(edge)
             edit = culprit.replace(node, text)
-            yield Candidate(_title(kind, culprit, edges[0], node), (edit,), kind)
+            yield Candidate(_title(kind, culprit, edge, node), (edit,), kind)
 
 
 def _unclamped(culprit: Culprit, edge: Edge, node: ast.expr) -> ast.expr:

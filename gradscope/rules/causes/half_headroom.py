@@ -35,6 +35,7 @@ class HalfHeadroom(Rule):
     code = "GS603"
     name = "half-headroom"
     severity = Severity.WARNING
+    of_hazards = True
     MOST = 3  # told a run: those with the least room
 
     def check(self, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:

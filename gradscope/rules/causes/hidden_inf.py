@@ -34,6 +34,7 @@ class HiddenInf(Rule):
     code = "GS601"
     name = "hidden-inf"
     severity = Severity.WARNING
+    of_hazards = True
 
     def check(self, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:
         broken = {root.event.blame.location for root in roots}

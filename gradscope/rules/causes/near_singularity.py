@@ -70,6 +70,7 @@ class NearSingularity(Rule):
     code = "GS602"
     name = "near-singularity"
     severity = Severity.WARNING
+    of_hazards = True
     MOST = 3  # told a run: the nearest
 
     def check(self, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:

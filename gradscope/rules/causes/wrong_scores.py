@@ -45,8 +45,7 @@ class WrongScores(Rule):
 
     def _about(self, one: Scores) -> Finding:
         made, taken = phrases.spelled(one.made.op), phrases.spelled(one.taken.op)
-        logarithms = taken.startswith("nll_loss")
-        fix: ask.Request = ask.GiveScores(made, one.taken.location, logarithms)
+        fix: ask.Request = ask.GiveScores(made, one.taken.location, one.logarithms)
         if one.along is not None:
             fix = ask.AlongClasses(made, 1)
             message = f"`{made}` normalises along dimension {one.along}, and the loss along another"
@@ -55,7 +54,7 @@ class WrongScores(Rule):
                 " the samples of a batch whose probabilities sum to 1: to raise that of one sample"
                 " lowers those of all others, whatever they are."
             )
-        elif logarithms:
+        elif one.logarithms:
             message = f"the loss takes log-probabilities, and is given those that `{made}` makes"
             why = (
                 f"`{taken}` takes no logarithm: the loss is minus the probability of the right"
