@@ -193,7 +193,8 @@ class Effects:
                 self.writes(name)
 
     def _connects(self, sock: socket.socket, address: Any) -> None:
-        if not self._addresses.is_ours(sock, address):
+        # `sendmsg` without an address goes where the socket has been connected to, as was told.
+        if address is not None and not self._addresses.is_ours(sock, address):
             self._note(EffectKind.CONNECTION, self._addresses.shown(sock, address))
 
     def _spawns(self, executable: Any, args: Any, *_: Any) -> None:

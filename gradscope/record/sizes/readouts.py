@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from gradscope.record.events.provenance import storage_key
+from gradscope.record.events.provenance import storage_key, storage_of
 from gradscope.record.finite import plain, sum_as
 from gradscope.record.oprun import flatten
 from gradscope.record.sites import Site
@@ -92,7 +92,7 @@ class EarlyReads:
             is_plain = one.is_floating_point() and one.is_leaf and not one.requires_grad
             key = storage_key(one) if is_plain else None
             if key is not None and key not in made and (key, id(one)) not in self._sites:
-                self._sites[key, id(one)] = StorageWeakRef(one.untyped_storage()), site()
+                self._sites[key, id(one)] = StorageWeakRef(storage_of(one)), site()
 
     def of(self, leaf: torch.Tensor) -> Site:
         key = storage_key(leaf), id(leaf)
