@@ -11,7 +11,7 @@ import torch
 from gradscope.diagnose import diagnose
 from gradscope.facts import Ending
 from gradscope.record import Observation, StopTrace, sites
-from gradscope.record.sites import assigned_name
+from gradscope.record.names import assigned_name
 
 
 def findings(program):

@@ -1,6 +1,7 @@
 """What the user calls a tensor or a module: a parameter's path, a variable, an attribute."""
 
 import sys
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import FrameType
@@ -12,7 +13,15 @@ from gradscope.record.definitions import definition
 from gradscope.record.events.provenance import storage_key
 from gradscope.record.finite import is_distributed, unwrapped
 from gradscope.record.held import alive, held_as, modules_in, parts_of
-from gradscope.record.sites import LIBRARY, ModuleFrame, kind_of, module_path, user_frames
+from gradscope.record.sites import (
+    LIBRARY,
+    ModuleFrame,
+    Site,
+    instructions,
+    kind_of,
+    module_path,
+    user_frames,
+)
 
 Path = tuple[tuple[str, torch.nn.Module], ...]
 
@@ -309,3 +318,24 @@ def _is_same(value: Any, tensor: torch.Tensor) -> bool:
         and value.storage_offset() == tensor.storage_offset()
         and value.stride() == tensor.stride()
     )
+
+
+def assigned_name(user: Site) -> str | None:
+    """The name that the user's line is about to give to the result of its call: `x` or `self.x`
+    in `x = torch.tensor(rows)`. None where the result is used further in the same expression."""
+    if not user:
+        return None
+    code, lasti = user[0]
+    # A running call is at its instruction or in the cache entries behind it, which are not listed.
+    listed = instructions(code)
+    place = bisect_right(listed, lasti, key=lambda one: one.offset)
+    if not listed[place - 1].opname.startswith(("CALL", "BINARY_OP")):
+        return None
+    names = []
+    for one in listed[place : place + 2]:
+        names.append(one.argval[0] if isinstance(one.argval, tuple) else one.argval)
+        if one.opname.startswith("STORE_"):
+            return ".".join(map(str, names)) if "SUBSCR" not in one.opname else None
+        if not one.opname.startswith(("LOAD_FAST", "LOAD_NAME", "LOAD_GLOBAL")):
+            return None
+    return None

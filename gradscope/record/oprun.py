@@ -9,7 +9,7 @@ from torch.utils import checkpoint
 from gradscope.record.events.provenance import Stain
 from gradscope.record.journal import Note, Raw
 from gradscope.record.schema import OpInfo
-from gradscope.record.sites import ENGINE, OURS, USER, kind_of
+from gradscope.record.sites import ENGINE, OURS, USER, is_between, kind_of
 
 _CHECKPOINT = vars(checkpoint)
 _REENTRANT = checkpoint.CheckpointFunction.forward.__code__
@@ -107,7 +107,9 @@ def among(tensor: torch.Tensor, others: list[torch.Tensor]) -> bool:
 
 
 def asked_by_user(frame: FrameType | None) -> bool:
-    while frame is not None and kind_of(frame.f_code) == OURS:
+    while frame is not None and (
+        kind_of(frame.f_code) == OURS or is_between(frame.f_code, frame.f_lasti)
+    ):
         frame = frame.f_back
     return frame is not None and kind_of(frame.f_code) == USER
 

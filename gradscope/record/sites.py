@@ -13,7 +13,6 @@ import re
 import site
 import sys
 import sysconfig
-from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -23,6 +22,7 @@ from typing import Any, Generic, TypeVar
 import torch
 
 from gradscope.facts import Location
+from gradscope.record.between import may_stand_between, stands_between
 from gradscope.source.text import cell_of
 
 Site = tuple[tuple[CodeType, int], ...]  # innermost frame first
@@ -55,6 +55,7 @@ _kinds: dict[int, int] = {}
 _classified: list[CodeType] = []
 _module_calls: set[int] = set()  # those of ours that call a module's forward, by identity too
 _entries: set[int] = set()  # those of ours that call the program: what called them is not its own
+_between: dict[int, dict[int, bool]] = {}  # by instruction: those that may stand between
 _claimed: tuple[str, ...] = ()
 _places: dict[tuple[int, int], tuple[CodeType, Location]] = {}
 _moved: dict[int, tuple[CodeType, CodeType]] = {}
@@ -127,6 +128,8 @@ def kind_of(code: CodeType) -> int:
     if kind is None:
         kind = _kinds[_address(code)] = _classify(code)
         _classified.append(code)
+        if kind == USER and may_stand_between(code):
+            _between[_address(code)] = {}
     return kind
 
 
@@ -160,6 +163,7 @@ def claim(files: Iterable[str]) -> None:
         _home(path) for path in map(os.path.realpath, files) if not path.startswith(_TORCH)
     )
     _kinds.clear()
+    _between.clear()
     _places.clear()
     kind_of_file.cache_clear()
 
@@ -234,7 +238,8 @@ def note_site(frame: FrameType | None, module: ModuleFrame | None = None) -> tup
                 return _joined(user, inner, module.site)
             module = None  # another module's call: a forward that is suspended, as generators are
         frame = frame.f_back
-    return tuple(user), tuple(inner)
+    by_engine = frame is not None and kind_of(frame.f_code) == ENGINE
+    return _asked(tuple(user), tuple(inner), by_engine=by_engine)
 
 
 def _joined(
@@ -242,8 +247,29 @@ def _joined(
 ) -> tuple[Site, Site]:
     """The frames inside of a module's call, and those outside."""
     if user:
-        return (*user, *outer[0])[:_DEEPEST], tuple(inner)
+        return _asked((*user, *outer[0])[:_DEEPEST], tuple(inner))
     return outer[0], (*inner, *outer[1])[:_INNER]
+
+
+def _asked(user: Site, inner: Site, *, by_engine: bool = False) -> tuple[Site, Site]:
+    """Those of the user's frames that stand between are as a library's, where somebody else has
+    asked for the op."""
+    if not user or _address(user[0][0]) not in _between:
+        return user, inner
+    at = next((at for at, one in enumerate(user) if not is_between(*one)), len(user))
+    if at == len(user) and not by_engine:
+        return user, inner
+    return user[at:], (*inner, *user[:at])[:_INNER]
+
+
+def is_between(code: CodeType, lasti: int) -> bool:
+    """Whether the user's code asks for nothing itself at this instruction."""
+    known = _between.get(_address(code))
+    if known is None:
+        return False
+    if lasti not in known:
+        known[lasti] = stands_between(code, *positions(code)[lasti // 2])
+    return known[lasti]
 
 
 def called_by_engine(frame: FrameType | None) -> bool:
@@ -252,7 +278,7 @@ def called_by_engine(frame: FrameType | None) -> bool:
         kind = kind_of(frame.f_code)
         if kind == ENGINE:
             return True
-        if kind != OURS:
+        if kind != OURS and not is_between(frame.f_code, frame.f_lasti):
             return False
         frame = frame.f_back
     return True  # an engine thread of a device has no Python frames of its own
@@ -306,33 +332,15 @@ def _head(file: str, line: int, col: int) -> int | None:
     return len(text) if _BLOCK.match(text, col) else None
 
 
-def assigned_name(user: Site) -> str | None:
-    """The name that the user's line is about to give to the result of its call: `x` or `self.x`
-    in `x = torch.tensor(rows)`. None where the result is used further in the same expression."""
-    if not user:
-        return None
-    code, lasti = user[0]
-    # A running call is at its instruction or in the cache entries behind it, which are not listed.
-    listed = instructions(code)
-    place = bisect_right(listed, lasti, key=lambda one: one.offset)
-    if not listed[place - 1].opname.startswith(("CALL", "BINARY_OP")):
-        return None
-    names = []
-    for one in listed[place : place + 2]:
-        names.append(one.argval[0] if isinstance(one.argval, tuple) else one.argval)
-        if one.opname.startswith("STORE_"):
-            return ".".join(map(str, names)) if "SUBSCR" not in one.opname else None
-        if not one.opname.startswith(("LOAD_FAST", "LOAD_NAME", "LOAD_GLOBAL")):
-            return None
-    return None
-
-
 def shown_path(path: str) -> str:
     """The path as a user would write it: relative where it lies below the current folder; of a cell
     of a notebook its number."""
     if (cell := cell_of(path)) is not None:
         return cell
-    return path if path.startswith("<") else _shown(path, os.getcwd() + os.sep)
+    try:
+        return path if path.startswith("<") else _shown(path, os.getcwd() + os.sep)
+    except FileNotFoundError:  # the current folder is gone
+        return path
 
 
 @cache

@@ -8,11 +8,11 @@ from typing import Any
 import torch
 
 from gradscope.programs.step.values import Unkept, written
+from gradscope.record.names import assigned_name
 from gradscope.record.sites import (
     LIBRARY,
     USER,
     Site,
-    assigned_name,
     file_in_torch,
     is_entry,
     is_module_call,

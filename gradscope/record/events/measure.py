@@ -17,8 +17,8 @@ from gradscope.record.events.provenance import storage_key
 from gradscope.record.finite import batch_dims, numbers, unwrapped, value_at
 from gradscope.record.graph import node_name
 from gradscope.record.journal import Raw
+from gradscope.record.names import assigned_name
 from gradscope.record.oprun import NodeOps, OpRun
-from gradscope.record.sites import assigned_name
 
 _LEVELS = 5  # how far up the graph an ancestry goes
 _BREADTH = 60  # nodes in one ancestry, over all levels
