@@ -122,7 +122,10 @@ def _positive(edge: Edge | None, event: Event, *_: object) -> Fixes:
     call = next((one for one in made if one.op not in (*passed, *_PICKS)), None)
     if edge is None or call is None or call.location is None or not edge.cure.guard:
         return ()
-    is_head = call is made[0] and call.op in _HEADS and edge.nature is Nature.DOMAIN
+    # log(x + 1) of a layer: what x is for is a number of its own, which is positive too.
+    unshifted = (one for one in made if one.op != "add" or (one.constant or 0.0) <= 0)
+    is_direct = call is next(unshifted, None)
+    is_head = is_direct and call.op in _HEADS and edge.nature is Nature.DOMAIN
     if is_head and any(edge.holds({**operands(event), edge.argument: x}) for x in _POSITIVES):
         return ()  # acos, acosh: not every positive number is in the domain
     if is_head and _is_part(event, edge.argument):
