@@ -41,8 +41,10 @@ def plain(tensor: torch.Tensor) -> torch.Tensor | None:
         return plain(tensor.values()) if tensor.layout in _COMPRESSED else None
     if not (tensor.is_floating_point() or tensor.is_complex()):
         return None
-    if tensor.numel() and not tensor.untyped_storage().nbytes():
-        return None  # freed under the tensor, as sharded training does between uses
+    if tensor.numel() and not tensor.data_ptr():
+        # Freed under the tensor, as sharded training does between uses; or never there, as of what
+        # a node has saved of a subclass that only wraps its values.
+        return None
     if tensor.requires_grad:
         tensor = tensor.detach()
     if tensor.is_complex():

@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from gradscope.record.finite import unwrapped
+from gradscope.record.finite import local, unwrapped
 from gradscope.record.schema import OpInfo
 
 Fact = TypeVar("Fact")
@@ -107,8 +107,8 @@ def storage_of(tensor: torch.Tensor) -> torch.UntypedStorage:
     tensor = unwrapped(tensor)  # ops are recorded below the transforms of torch.func
     if tensor.layout is torch.sparse_coo:
         tensor = tensor._values()
-    local = getattr(tensor, "_local_tensor", None)
-    return (tensor if local is None else local).untyped_storage()
+    held = local(tensor)
+    return (held if held.numel() else tensor).untyped_storage()
 
 
 def storage_key(tensor: torch.Tensor) -> int | None:
