@@ -72,6 +72,11 @@ class InPlace:
         passes of its own."""
         self._first = self._seen.steps
 
+    def has_bad_loss(self) -> bool:
+        """Whether a call gave one, whatever its gradients are: that of nothing but ignored targets
+        is NaN, with gradients of 0."""
+        return self._seen.ran.has_bad_loss(self._first)
+
     def report(self) -> Report:
         """What the calls show that are made again. Without findings where that is not possible,
         and `not_searched` says why."""

@@ -47,12 +47,15 @@ class Session(Watch):
             self._in_place.begin(call)
 
     def before_update(self, parameters: Iterable[torch.Tensor]) -> bool:
-        """Whether to stop, since their gradients are bad or the training so far is unhealthy."""
+        """Whether to stop, since the loss or their gradients are bad, or the training so far is
+        unhealthy."""
         if self._replayed is not None:
             return False
         self._held = list(parameters)
         with unobserved():
-            is_bad = not all_finite(one.grad for one in self._held)
+            is_bad = self._in_place.has_bad_loss() or not all_finite(
+                one.grad for one in self._held
+            )
         if is_bad:
             self._replayed = self._in_place.report()
         else:
@@ -112,7 +115,7 @@ class Callback:
     """The parameters that the callbacks of all frameworks have, and what they do with them.
 
     The training is watched as `gradscope.watch` does. With `stop` it ends, without the update, at
-    the first step whose gradients are bad; else it runs on. `folder` is where the report lies as a
+    the first step whose loss or gradients are bad; else it runs on. `folder` is where the report lies as a
     page, by default beside the checkpoints. `logger` is told of the norms, by default the one that
     the trainer has; False: none. `select` and `ignore` are codes, names or families of rules.
     `session` has the findings, and the report in any format.

@@ -132,6 +132,11 @@ class Steps:
         self._rows.append((loss, now - self._clock, ops - self._ops, self._site, in_full, tried))
         self._clock, self._ops = now, ops
 
+    def has_bad_loss(self, since: int) -> bool:
+        """Whether that of any step from this one on is NaN or inf."""
+        losses = (row[0] for row in self._rows[since:])
+        return any(loss is not None and loss - loss != 0.0 for loss in losses)
+
     def first(self, count: int) -> Steps:
         return Steps(self._rows[:count])
 

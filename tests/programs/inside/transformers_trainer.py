@@ -3,6 +3,7 @@ import torch
 from torch import nn
 
 from gradscope.integrations.transformers import GradscopeCallback
+from torch.nn.functional import cross_entropy
 from transformers import Trainer, TrainingArguments
 
 
@@ -24,6 +25,9 @@ class Regression(Trainer):
         if self.state.global_step == 5:
             error = error + (error * 0 + 1).sqrt()  # bug: (error * 0 + 1) => (error * 0)
         loss = error.square().mean()
+        if self.state.global_step == 7:
+            scores, kinds = outputs["logits"].expand(-1, 2), (inputs["y"] > 0).long().view(-1)
+            loss = loss + cross_entropy(scores, kinds)  # bug: kinds => kinds * 0 - 100
         return (loss, outputs) if return_outputs else loss
 
 
