@@ -1,6 +1,7 @@
 """Cells: places and patches from what was typed, the HTML of a report, and `%%gradscope`."""
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -147,14 +148,29 @@ def test_fixes_of_the_cell_itself_are_tried_too(shell):
     assert any(fix.verified for fix in shell.user_ns["flat"].findings()[0].fixes)
 
 
-def test_a_cell_that_goes_on_from_where_it_was_left_is_not_tried(shell):
+def test_a_cell_begins_again_with_what_it_began_with(shell):
+    """And not with the model and the counts that its first run has left."""
     run(shell, "%load_ext gradscope")
     run(shell, "w = torch.zeros(3, requires_grad=True)\nbias = torch.ones(1)")
 
     run(shell, "%%gradscope seen\n(w.sum().sqrt() + bias).sum().backward()\nbias += 1")
 
-    (fix,) = shell.user_ns["seen"].findings()[0].fixes
-    assert fix.verdict == NotTried(Reason.NOT_REPEATABLE)
+    assert any(fix.verified for fix in shell.user_ns["seen"].findings()[0].fixes)
+    assert shell.user_ns["bias"] == 2
+    assert not Path("/proc/thread-self/children").read_text().split()
+
+
+def test_a_cell_that_is_another_each_time_is_not_tried(shell):
+    run(shell, "%load_ext gradscope")
+    run(shell, "import os\nw = torch.zeros(3, requires_grad=True)")
+
+    run(
+        shell, "%%gradscope seen\n(w.sum().sqrt() + int.from_bytes(os.urandom(2))).sum().backward()"
+    )
+
+    assert shell.user_ns["seen"].findings()
+    for fix in shell.user_ns["seen"].findings()[0].fixes:
+        assert fix.verdict == NotTried(Reason.NOT_REPEATABLE)
 
 
 def test_a_healthy_cell_is_healthy_and_shows_its_value(shell, capsys):

@@ -23,11 +23,20 @@ from gradscope.programs.audit import Effects
 from gradscope.programs.load import install
 from gradscope.programs.overlay import Overlay, scratch_folder
 from gradscope.programs.snapshots.swap import Swapped
-from gradscope.record.forking import FORKS, Randomness, can_fork, forked
+from gradscope.record.forking import (
+    FORKS,
+    Asleep,
+    Randomness,
+    can_fork,
+    forked,
+    has_room,
+    survives_a_fork,
+)
 from gradscope.record.observation import Observation
 from gradscope.repair import Budget, repaired
 from gradscope.repair.differences import repeats
 
+_COPIES = 2  # of the process: the one that sleeps, and one that answers
 _MOST_KEPT = 64  # calls between two updates: their batches stay in memory
 _SILENT = Repeat(frozenset(), allowed=False, after_update=False)
 _WHAT = "the failing step, repeated in full"
@@ -50,6 +59,7 @@ class InPlace:
         self._calls: list[tuple[Randomness, Callable[[], object]]] = []
         self._left_out = ""
         self._cell = ""  # the name under which the text is kept that the calls run
+        self._asleep: Asleep | None = None
 
     def begin(self, call: Callable[[], object], cell: str = "") -> None:
         """A step, or a part of one whose gradients add up, is about to run. `call` does again what
@@ -60,6 +70,18 @@ class InPlace:
             self._calls.append((Randomness(), call))
         else:
             self._left_out = f"more than {_MOST_KEPT} backward passes lie between two updates"
+
+    def fall_asleep(self) -> None:
+        """Before the calls: what they are made with is kept in a copy of the process, where there
+        is room for one, and they are made there. Else they begin with what the first ones left."""
+        if not _hindrance() and survives_a_fork() and has_room(_COPIES):
+            self._asleep = Asleep(lambda asked: self._in_copy(*asked))
+
+    def end(self) -> None:
+        """Nothing is asked any more."""
+        if self._asleep is not None:
+            self._asleep.end()
+            self._asleep = None
 
     def forget(self) -> None:
         """The update is done."""
@@ -111,7 +133,11 @@ class InPlace:
         """Raises NoAnswer where the step cannot be told of: it did something outside, the patch
         changes what does not run again, or there was no time."""
         with scratch_folder(_SILENT) as folder:
-            trace = forked(partial(self._in_copy, folder, patches, setup), limit)
+            asked = folder, dict(patches), setup
+            if self._asleep is not None:
+                trace: Trace | None = self._asleep.ask(asked, limit)
+            else:
+                trace = forked(partial(self._in_copy, *asked), limit)
         if trace is None:
             raise NoAnswer
         return trace

@@ -16,7 +16,7 @@ from typing import Any
 
 from gradscope.integrations.watch import watch
 from gradscope.record.sites import calls_program
-from gradscope.source.text import number_of
+from gradscope.source.text import name_cells, number_of
 
 
 def load_ipython_extension(shell: Any) -> None:
@@ -38,12 +38,15 @@ def load_ipython_extension(shell: Any) -> None:
         )
         if asked.name:
             shell.user_ns[asked.name] = seen
-        seen.repeat_by(partial(_run, shell, name), name)
+        again = seen.repeat_by(partial(_run, shell, name), name)
+        name_cells(name)
+        again.fall_asleep()
         try:
             with seen:
                 _run(shell, name)
         finally:
             import_module("IPython.display").display(seen)
+            again.end()
 
     magic = gradscope
     for decorate in (

@@ -53,9 +53,7 @@ class Session(Watch):
             return False
         self._held = list(parameters)
         with unobserved():
-            is_bad = self._in_place.has_bad_loss() or not all_finite(
-                one.grad for one in self._held
-            )
+            is_bad = self._in_place.has_bad_loss() or not all_finite(one.grad for one in self._held)
         if is_bad:
             self._replayed = self._in_place.report()
         else:

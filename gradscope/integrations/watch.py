@@ -189,11 +189,12 @@ class Watch:
             self._write(counts, max(self._observation.steps - 1, 0))
         return isinstance(error, StopTrace)
 
-    def repeat_by(self, call: Callable[[], object], cell: str = "") -> None:
+    def repeat_by(self, call: Callable[[], object], cell: str = "") -> InPlace:
         """What does the block again: in a copy of the process, where the report has something to
         try. Told before it begins."""
         self._again = InPlace(self._name, self.config, self._observation, self._begin_again)
         self._again.begin(call, cell)
+        return self._again
 
     def _begin_again(self) -> None:
         """Called in the copy of the process: clears the gradients of the first run of the block."""

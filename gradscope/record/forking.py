@@ -7,6 +7,7 @@ import faulthandler
 import os
 import pickle
 import random
+import resource
 import select
 import signal
 import sys
@@ -14,7 +15,8 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from functools import cache
+from functools import cache, partial
+from multiprocessing import Pipe
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
@@ -24,6 +26,7 @@ from gradscope.signals import leave
 
 _HARD = 2  # omp_pause_hard: the threads end, and are made again when they are next needed
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
+_GRACE = 1.0  # seconds in which a copy is ended that took too long
 FORKS = sys.platform == "linux"  # elsewhere system libraries do not survive a fork
 
 T = TypeVar("T")
@@ -107,6 +110,52 @@ def _runtimes() -> tuple[ctypes.CDLL, ...]:
         return ()
     paths = {line.split(maxsplit=5)[-1] for line in mapped.splitlines() if "libgomp" in line}
     return tuple(ctypes.CDLL(path) for path in sorted(paths))
+
+
+def has_room(copies: int) -> bool:
+    """Whether the machine has memory for so many copies of this process that write all they hold.
+    Linux."""
+    shown = Path("/proc/meminfo").read_text()
+    available = int(shown.partition("MemAvailable:")[2].split()[0]) * 1024
+    _, resident, shared, *_ = map(int, Path("/proc/self/statm").read_text().split())
+    return (resident - shared) * resource.getpagesize() * copies < available
+
+
+class Asleep:
+    """A copy of this process as it is now, which sleeps until it is asked. Each question it hands
+    to a copy of its own, and answers with what `work` returns there: the next one finds all as it
+    was. It ends with this process at the latest."""
+
+    def __init__(self, work: Callable[[Any], Any]) -> None:
+        self._ours, theirs = Pipe()
+        parent = os.getpid()
+        with about_to_fork():
+            self._pid = os.fork()
+        if self._pid == 0:
+            try:
+                self._ours.close()
+                die_with(parent)
+                signal.signal(signal.SIGINT, signal.SIG_IGN)  # which is meant for the program
+                while True:
+                    question, seconds = theirs.recv()
+                    theirs.send(forked(partial(work, question), seconds))
+            finally:
+                leave(0)
+        theirs.close()
+
+    def ask(self, question: object, seconds: float) -> Any:
+        """The answer; None where there was none within the time."""
+        with suppress(OSError, EOFError):
+            self._ours.send((question, seconds))
+            if self._ours.poll(seconds + _GRACE):
+                return self._ours.recv()
+        return None
+
+    def end(self) -> None:
+        self._ours.close()
+        with suppress(ProcessLookupError, ChildProcessError):
+            os.kill(self._pid, signal.SIGKILL)
+            os.waitpid(self._pid, 0)
 
 
 def forked(work: Callable[[], T], seconds: float) -> T | None:

@@ -27,7 +27,7 @@ from gradscope.programs.snapshots.loaders import (
     shared_batches,
     shares_other_memory,
 )
-from gradscope.record.forking import die_with, fork_unnoticed, survives_a_fork
+from gradscope.record.forking import die_with, fork_unnoticed, has_room, survives_a_fork
 from gradscope.signals import held_back, leave
 
 SHARE = 0.01  # of the time may go into snapshots
@@ -36,8 +36,8 @@ _PAGE_COPIED = 2.5e-6  # seconds for a page that is written first after a fork: 
 _AND_ITS_END = 2  # times what a fork takes: the copy's memory is given back in its own time
 _OLDER = 4  # times as far back as the newer one may the older one be before it is replaced
 _READY = 8  # bytes
+_WITH_A_WORKER = 3  # copies: two snapshots, and one that answers
 _CLOCK = 1.0  # seconds that a thread sleeps at least which nobody waits for
-_ROOM = 3  # times the memory of the process: two snapshots and a worker that write all of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +234,7 @@ class Snapshots:
             return Hurdle.SHARED
         if shared_batches() and not self.batches.has_workers:
             return Hurdle.SHARED
-        return None if _has_room() else Hurdle.MEMORY
+        return None if has_room(_WITH_A_WORKER) else Hurdle.MEMORY
 
     def _has_other_children(self) -> bool:
         """A copy would share them: what they send, and their end."""
@@ -299,14 +299,6 @@ def _ended(worker: int) -> int:
         os.killpg(worker, signal.SIGTERM)
     status: int = end.si_status
     return status if end.si_code == os.CLD_EXITED else -status
-
-
-def _has_room() -> bool:
-    """Whether the machine has memory for copies that write all that they hold."""
-    shown = Path("/proc/meminfo").read_text()
-    available = int(shown.partition("MemAvailable:")[2].split()[0]) * 1024
-    _, resident, shared, *_ = map(int, Path("/proc/self/statm").read_text().split())
-    return (resident - shared) * resource.getpagesize() * _ROOM < available
 
 
 def _pages_written() -> int:
