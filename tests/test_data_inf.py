@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gradscope.config import Config
-from gradscope.facts import Ending, Finding
+from gradscope.facts import Finding
 from gradscope.pipeline import trace
 from gradscope.programs import parse_target
 from gradscope.record import Observation
@@ -63,32 +63,23 @@ def test_an_inf_that_is_masked_before_is_meant(tmp_path, item, used):
     assert told(tmp_path, item, used) == ()
 
 
-@pytest.mark.parametrize(
-    ("body", "op", "value"),
-    [
-        ("np.log(counts)", "log", "inf"),
-        ("counts / counts.sum() * (counts - 3) / (counts - 3)", "divide", "NaN"),
-    ],
-)
-def test_the_line_of_numpy_that_warned_is_the_place(gradscope, tmp_path, body, op, value):
-    loud = SCRIPT.replace('with np.errstate(divide="ignore"):', "if True:")
-    (tmp_path / "train.py").write_text(loud.format(body, "x"))
+def test_a_line_that_numpy_warned_of_is_not_blamed_for_other_data(gradscope, tmp_path):
+    plotted = "\nshares = np.log(np.zeros(2))  # of a plot\n\nclass Counts"
+    (tmp_path / "train.py").write_text(
+        SCRIPT.replace("\nclass Counts", plotted).format("np.log(counts)", "x")
+    )
     done = gradscope("trace", "train.py", "--format", "json")
     (found,) = json.loads(done.stdout)["findings"]
 
-    assert (found["rule"], found["op"]) == ("GS501", op)
-    assert found["message"].startswith(f"numpy's `{op}` gives {value}")
-    assert found["location"]["line"] == 16
-    assert "RuntimeWarning" in done.stderr
+    assert found["location"]["line"] == 23, found["message"]  # where the model reads it
+    assert "train.py:9: RuntimeWarning" in done.stderr
 
 
 def test_python_shows_its_warnings_as_before():
     before = warnings.showwarning
-    with Observation() as observed:
+    with Observation():
         assert warnings.showwarning is not before
         with pytest.warns(RuntimeWarning):
             np.log(np.zeros(1))
 
     assert warnings.showwarning is before
-    heard = observed.trace("test", Ending("finished")).array_warnings
-    assert heard == ()  # pytest had put its own in place

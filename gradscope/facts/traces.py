@@ -128,16 +128,6 @@ class Gradient:
 
 
 @dataclass(frozen=True, slots=True)
-class ArrayWarning:
-    """What numpy said of a line: "divide by zero encountered in log". `makes_nan`, or else inf."""
-
-    text: str
-    op: str
-    makes_nan: bool
-    location: Location
-
-
-@dataclass(frozen=True, slots=True)
 class Setting:
     """A setting of an optimizer that was inf or NaN when it stepped: `lr`, `betas[0]`. `step` is
     that of the events of its update."""
@@ -250,7 +240,6 @@ class Trace:
     magnitudes: Magnitudes = UNMEASURED
     functions: tuple[FunctionCheck, ...] = ()  # every custom Function that was looked at
     overwrites: tuple[Overwrite, ...] = ()  # of saved values, where autograd did not see it
-    array_warnings: tuple[ArrayWarning, ...] = ()  # numpy's, in the order in which they came
     nan_reads: tuple[NanRead, ...] = ()  # of what no gradient depends on
     unseen_read: UnseenRead | None = None  # the first where only watched
     hidden: tuple[Event, ...] = ()  # births on the way to a loss that a mask hid, and no symptom

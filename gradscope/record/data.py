@@ -1,10 +1,8 @@
-"""What is known of the program's data: of which samples a batch of a DataLoader's workers is, where
-one turns bad, and what numpy says of its own arithmetic, which makes the inf and NaN of most data
-and which no op of torch's sees."""
+"""What is known of the program's data: of which samples a batch of a DataLoader's workers is, and
+where one turns bad. Also its warnings, which are shown at its own lines."""
 
 from __future__ import annotations
 
-import re
 import sys
 import warnings
 from collections.abc import Callable
@@ -18,7 +16,7 @@ import torch
 from torch.utils._pytree import tree_leaves
 from torch.utils.data import dataloader
 
-from gradscope.facts import ArrayWarning, Kind, Location, Sample
+from gradscope.facts import Kind, Location, Sample
 from gradscope.record.context import RunContext
 from gradscope.record.dispatch import Unseen
 from gradscope.record.finite import holds_bad, plain
@@ -29,10 +27,6 @@ from gradscope.record.tracing import unobserved
 
 _MOST = 3  # samples that are made again, a run
 _PATIENCE = 5.0  # seconds for one
-# "divide by zero encountered in log", "invalid value encountered in scalar divide": numpy tells of
-# its arithmetic by these texts alone. Its handler (`seterrcall`) would take the program's warning.
-_SAID = re.compile(r"(divide by zero|overflow|invalid value) encountered in (?:scalar )?(\S+)")
-_MOST_WARNINGS = 16
 
 Origin = tuple[str, Location] | None
 
@@ -134,20 +128,12 @@ def _any_bad(values: Any) -> bool:
     return any(map(holds_bad, held))
 
 
-def hear_warnings(stack: ExitStack, heard: list[ArrayWarning]) -> None:
-    """Until `stack` ends, note what numpy warns of. The program's warnings are shown as ever, at
-    the program's line also where a function of ours stands between it and torch.
-
-    Not heard: what `numpy.errstate` silences, and what a loader's worker process warns of.
-    """
+def show_warnings_as_ever(stack: ExitStack) -> None:
+    """Until `stack` ends, show the program's warnings at the program's line also where a function
+    of ours stands between it and torch."""
     shown: Any = warnings.showwarning
 
     def showwarning(message: Any, category: Any, filename: str, lineno: int, *rest: Any) -> None:
-        said = _SAID.fullmatch(str(message)) if category is RuntimeWarning else None
-        user, _ = note_site(sys._getframe(1)) if said is not None else ((), ())
-        if said is not None and user and len(heard) < _MOST_WARNINGS:
-            makes_nan = said[1] == "invalid value"
-            heard.append(ArrayWarning(said[0], said[2], makes_nan, resolve(*user[0])))
         if kind_of_file(filename) == OURS:
             frame = sys._getframe(1)
             while frame.f_back is not None and frame.f_code.co_filename != filename:

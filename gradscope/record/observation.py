@@ -14,9 +14,9 @@ from typing import Any
 
 import torch
 
-from gradscope.facts import AnyRefusal, ArrayWarning, Ending, Environment, Trace
+from gradscope.facts import AnyRefusal, Ending, Environment, Trace
 from gradscope.record.context import RunContext
-from gradscope.record.data import hear_warnings
+from gradscope.record.data import show_warnings_as_ever
 from gradscope.record.dispatch import Dispatch
 from gradscope.record.every_op import EveryOp
 from gradscope.record.handlers import let_handlers_wait
@@ -75,7 +75,6 @@ class Observation:
         self._calm_until = 0.0  # steps before which none has to be looked at, as is known
         self._elsewhere: dict[str, None] = {}  # other threads that ran backward, in order
         self._refusal: AnyRefusal | None = None
-        self._heard: list[ArrayWarning] = []  # of numpy
         self._stack = ExitStack()
         self.context = context = RunContext()
         self.limit = Limit(context, steps, passes)
@@ -95,7 +94,7 @@ class Observation:
         let_handlers_wait(self._stack)
         follow_modules(self.context, self.dispatch, self._stack, thread)
         follow_functions(self.context, self.functions, self._stack, thread)
-        hear_warnings(self._stack, self._heard)
+        show_warnings_as_ever(self._stack)
         if self.ops is not None:
             self.ops.begin(self._stack, thread)
         else:
@@ -386,7 +385,6 @@ class Observation:
             magnitudes=self.sizes.facts(),
             functions=tuple(functions.found) if functions is not None else (),
             elsewhere=tuple(self._elsewhere),
-            array_warnings=tuple(self._heard),
             refusal=self._refusal,
         )
         seen = seen if self.ops is None else self.ops.told(seen)

@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 from gradscope.facts import (
-    ArrayWarning,
     Call,
     Event,
     Finding,
@@ -20,15 +19,6 @@ from gradscope.facts import requests as ask
 from gradscope.rules.reading import evidence
 from gradscope.rules.rule import Rule
 from gradscope.rules.wording import phrases
-
-# Arrays whose operand is kept where the function is defined.
-_KEPT = {
-    "log": "np.log(np.maximum(x, 1e-8))",
-    "log2": "np.log2(np.maximum(x, 1e-8))",
-    "log10": "np.log10(np.maximum(x, 1e-8))",
-    "divide": "x / np.maximum(y, 1e-8)",
-    "sqrt": "np.sqrt(np.maximum(x, 0.0))",
-}
 
 
 class BadInput(Rule):
@@ -84,10 +74,7 @@ class BadInput(Rule):
         )
         if event.sample is not None:
             return _of_a_sample(found, event.sample, event, reader)
-        # What numpy had warned of, where it makes such values.
-        nan = one is not None and one.nan > 0
-        made = next((one for one in trace.array_warnings if one.makes_nan is nan), None)
-        return found if made is None else _at_its_making(found, made, event, reader)
+        return found
 
 
 def _of_a_sample(found: Finding, sample: Sample, event: Event, reader: Call) -> Finding:
@@ -112,24 +99,6 @@ def _of_a_sample(found: Finding, sample: Sample, event: Event, reader: Call) -> 
         related=met,
         why=f"Made again in the main process, {which} turns bad at `{op}`. {found.why}",
         fixes=(Fix("data", title, "unsafe"),),
-    )
-
-
-def _at_its_making(found: Finding, made: ArrayWarning, event: Event, reader: Call) -> Finding:
-    """The line of numpy's that made the values, with the op of torch's that met them."""
-    met = (Related("use", reader.location, found.label),) if reader.location is not None else ()
-    title = f"keep the operand of `{made.op}` where it is defined, or drop such samples here"
-    kept = _KEPT.get(made.op, "keep = np.isfinite(x).all(-1)")
-    return replace(
-        found,
-        op=made.op,
-        message=f"numpy's `{made.op}` gives {_what(event)}, which reaches"
-        f" `{phrases.spelled(reader.op)}` at {phrases.bad_of(event)}",
-        location=made.location,
-        label=f"numpy: {made.text}",
-        related=met,
-        why=f"numpy computes `{made.op}` here, and warned once: {made.text}. {found.why}",
-        fixes=(Fix("data", title, "unsafe", kept),),
     )
 
 
