@@ -113,10 +113,10 @@ class Callback:
     """The parameters that the callbacks of all frameworks have, and what they do with them.
 
     The training is watched as `gradscope.watch` does. With `stop` it ends, without the update, at
-    the first step whose loss or gradients are bad; else it runs on. `folder` is where the report lies as a
-    page, by default beside the checkpoints. `logger` is told of the norms, by default the one that
-    the trainer has; False: none. `select` and `ignore` are codes, names or families of rules.
-    `session` has the findings, and the report in any format.
+    the first step whose loss or gradients are bad; else it runs on. `folder` is where the report
+    lies as a page, by default beside the checkpoints. `logger` is told of the norms, by default the
+    one that the trainer has; False: none. `select` and `ignore` are codes, names or families of
+    rules. `session` has the findings, and the report in any format.
     """
 
     def __init__(
