@@ -364,7 +364,7 @@ def require_backward(target: Target, seen: Trace) -> None:
 
 def exit_code(report: Report, fail_on: Severity) -> ExitCode:
     """A finding counts first: a program that fell over its NaN has findings, and they are why."""
-    if report.has(fail_on):
+    if report.fails(fail_on):
         return ExitCode.FINDINGS
     ending = report.trace.ending
     broken_off = ending.kind == "interrupted" and ending.code

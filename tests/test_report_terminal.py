@@ -9,7 +9,9 @@ import pytest
 import report_cases as cases
 from rich.cells import cell_len
 
-from gradscope.facts import Finding, Location, Operand, Related, Report
+from gradscope.errors import ExitCode
+from gradscope.facts import Ending, Finding, Location, Operand, Related, Report, Severity
+from gradscope.pipeline import exit_code
 from gradscope.report import Options
 from gradscope.report.diffs import changes, numbered
 from gradscope.report.frames import frame, gutter_of, marks
@@ -223,7 +225,9 @@ def test_a_tensor_without_a_finite_element_has_no_range():
 def test_a_symptom_that_nothing_explains_is_said():
     full = cases.full()
     assert "no finding explains x.grad is NaN" in shown(replace(full, findings=full.findings[1:]))
-    assert "no rule knows why: x.grad is NaN" in shown(replace(full, findings=()))
+    unknown = replace(full, findings=(), trace=replace(full.trace, ending=Ending("finished")))
+    assert "no rule knows why: x.grad is NaN" in shown(unknown)
+    assert (unknown.verdict, exit_code(unknown, Severity.ERROR)) == ("unhealthy", ExitCode.FINDINGS)
 
 
 def test_a_run_without_backward_is_not_called_healthy():

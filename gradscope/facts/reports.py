@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from gradscope.facts.events import Symptom
 from gradscope.facts.findings import Finding, Severity
 from gradscope.facts.numbers import plural
 from gradscope.facts.traces import NotChecked, Ranked, Replay, Trace
@@ -46,6 +47,16 @@ class Report:
         """Whether there is a finding as grave as that."""
         return any(finding.severity.rank <= severity.rank for finding in self.findings)
 
+    def fails(self, severity: Severity) -> bool:
+        """The same, or trouble that nothing explains."""
+        return self.has(severity) or self.verdict == "unhealthy"
+
+    @property
+    def unexplained(self) -> tuple[Symptom, ...]:
+        """Symptoms that no finding accounts for: they must not vanish from the report."""
+        known = {(one.kind, one.tensor) for finding in self.findings for one in finding.symptoms}
+        return tuple(one for one in self.trace.symptoms if (one.kind, one.tensor) not in known)
+
     @property
     def not_checked(self) -> tuple[NotChecked, ...]:
         """What was left out, in the run and after it."""
@@ -63,6 +74,8 @@ class Report:
             return "unhealthy"
         if self.trace.ending.is_failure or self.undiagnosed:
             return "failed"
+        if self.unexplained:
+            return "unhealthy"
         return "incomplete" if self.trace.ending.is_cut_short else "healthy"
 
 

@@ -86,7 +86,7 @@ def _verdict(watch: Watch) -> str:
     from gradscope.report import FORMATS, Options
 
     report = watch.report()
-    if not report.has(watch.config.fail_on):
+    if not report.fails(watch.config.fail_on):
         return ""
     return FORMATS["terminal"].render(report, Options(width=100))
 

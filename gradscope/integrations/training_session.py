@@ -68,7 +68,7 @@ class Session(Watch):
         number = self._updates
         if number < _FIRST_JUDGED or number & (number - 1):
             return False
-        return self.report().has(Severity.ERROR)
+        return self.report().fails(Severity.ERROR)
 
     def _start_again(self) -> None:
         """Called in the copy of the process: clears the gradients of the step that it repeats."""

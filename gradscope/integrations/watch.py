@@ -213,7 +213,7 @@ class Watch:
     @property
     def fails(self) -> bool:
         """Whether there is a finding at or above `fail-on` of the configuration (error)."""
-        return self.report().has(self.config.fail_on)
+        return self.report().fails(self.config.fail_on)
 
     def report(self) -> Report:
         """The report so far. Where several ranks have watched the block, it is for all of them

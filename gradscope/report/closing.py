@@ -14,7 +14,6 @@ from gradscope.facts import (
     Severity,
     Share,
     Summary,
-    Symptom,
     Trace,
     plural,
 )
@@ -36,15 +35,9 @@ _ENDINGS = {
 }
 
 
-def unexplained(report: Report) -> tuple[Symptom, ...]:
-    """Symptoms that no finding accounts for: they must not vanish from the report."""
-    known = {(one.kind, one.tensor) for finding in report.findings for one in finding.symptoms}
-    return tuple(one for one in report.trace.symptoms if (one.kind, one.tensor) not in known)
-
-
 def no_cause(report: Report) -> str:
     """ "no finding explains x.grad is NaN at 1 of 5 (20 %)"; empty where all is explained."""
-    found = unexplained(report)
+    found = report.unexplained
     return f"no finding explains {symptoms(found)}" if found else ""
 
 
@@ -116,13 +109,13 @@ def _repeated(replay: Replay | None) -> str:
 
 def state(report: Report) -> str:
     """The verdict in one sentence, without the target's name."""
-    if report.verdict == "unhealthy":
-        return "unhealthy"
     if report.undiagnosed:
         shown = f", which shows {symptoms(report.trace.symptoms)}" if report.trace.symptoms else ""
         return f"interrupted before the cause was looked for in its run{shown}"
-    if unexplained(report):
-        return f"not healthy, and no rule knows why: {symptoms(unexplained(report))}"
+    if report.unexplained and not report.has(Severity.ERROR):
+        return f"not healthy, and no rule knows why: {symptoms(report.unexplained)}"
+    if report.verdict == "unhealthy":
+        return "unhealthy"
     if report.trace.ending.kind in ("unusable", "hung", "fault"):
         return f"failed: {ending_in_short(report)}"
     if report.verdict == "failed":
@@ -210,7 +203,7 @@ def outcome(report: Report) -> str:
 def needs_words(report: Report) -> bool:
     """Whether one line is not enough for a target among several."""
     return bool(
-        report.findings or report.verdict == "failed" or unexplained(report) or ending(report)
+        report.findings or report.verdict == "failed" or report.unexplained or ending(report)
     )
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import count
 from typing import NamedTuple
 
-from gradscope.facts import Finding, Operand, Report, Summary, number
+from gradscope.facts import Finding, Operand, Report, Severity, Summary, number
 from gradscope.ops.display import role_name
 from gradscope.report import closing, sentences, trials
 from gradscope.report.diffs import changes
@@ -77,8 +77,8 @@ Part = Heading | Prose | Code | Listed | Table | Section
 def of_report(report: Report, options: Options) -> Iterator[Part]:
     yield Heading(1, f"gradscope: {report.target}")
     yield from (Prose(remark, "dim") for remark in report.remarks)
-    judged = report.trace.steps and not closing.unexplained(report)
-    yield Prose(closing.state(report), closing.ROLES[report.verdict] if judged else "error")
+    role = closing.ROLES[report.verdict] if report.trace.steps else "error"
+    yield Prose(closing.state(report), role)
     yield Prose(closing.counts(report))
     if len(report.findings) > 1:
         rows = [_contents(one, number) for number, one in enumerate(report.findings, 1)]
@@ -213,7 +213,7 @@ def _afterwards(report: Report) -> Iterator[Part]:
         yield Prose(words)
         if report.trace.ending.traceback:
             yield Code(report.trace.ending.traceback)
-    if report.verdict == "unhealthy" and (words := closing.no_cause(report)):
+    if report.has(Severity.ERROR) and (words := closing.no_cause(report)):
         yield Prose(words)
     if notes := closing.notes(report):
         yield Listed("note", notes)

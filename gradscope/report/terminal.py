@@ -10,7 +10,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from gradscope.facts import Finding, Report, Summary, plural
+from gradscope.facts import Finding, Report, Severity, Summary, plural
 from gradscope.report import closing, sentences
 from gradscope.report.diffs import DOTS, changes, folded, numbered
 from gradscope.report.frames import frame, gutter_of, header, lines_shown, marks
@@ -55,7 +55,7 @@ def render(report: Report, options: Options) -> str:
     options = replace(options, width=max(options.width, NARROWEST))
     if not options.quiet:
         return written(_report(report, options), options)
-    is_news = report.findings or report.verdict != "healthy" or closing.unexplained(report)
+    is_news = report.findings or report.verdict != "healthy"
     return written(_closing(report, options) if is_news else (), options)
 
 
@@ -256,11 +256,11 @@ def _ending(report: Report, options: Options) -> Iterator[Line]:
 
 def _closing(report: Report, options: Options) -> Iterator[Line]:
     words = closing.no_cause(report)
-    if words and report.verdict == "unhealthy":
+    if words and report.has(Severity.ERROR):
         yield from _labelled("note", words, options)
     role = closing.ROLES[report.verdict]
-    if words or not report.trace.steps:
-        role = "warning" if report.verdict == "healthy" else role
+    if not report.trace.steps and report.verdict == "healthy":
+        role = "warning"
     yield from _prose((), closing.summary(report), options, 2, role)
 
 
