@@ -42,6 +42,8 @@ def _softmax(read: Reading, node: ast.expr) -> str | None:
             else f"torch.softmax({atom(z)}.flatten(), 0).view_as({atom(z)})"
         )
     aligned = dim == "0" or "keepdim" in total.keywords
+    if aligned and dim.startswith(("(", "[")):  # `softmax` goes along one dimension
+        return f"torch.exp({z} - torch.logsumexp({z}, {read.rest(total)}))"
     rest = f"dim={dim}" if {"dim", "axis"} & {*total.keywords} else dim
     return read.call("softmax", z, rest) if aligned else None
 

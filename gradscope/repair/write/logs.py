@@ -20,7 +20,7 @@ NORMAL = ("torch.distributions.Normal", "torch.distributions.normal.Normal")
 JOINS = frozenset("cat concat concatenate hstack stack vstack".split())
 # What a logarithm undoes at least in part. Without one of them nothing is won.
 UNDONE = frozenset(
-    "cdf cosh cumprod det erf erfc exp expm1 i0 ndtr prod sigmoid softmax tanh".split()
+    "cdf cosh cumprod det erf erfc exp expm1 i0 ndtr prod sigmoid sinh softmax tanh".split()
 )
 OPS = frozenset("abs add cumsum div log log1p mean mul neg pow reciprocal sqrt sub sum".split())
 OPS |= UNDONE | MOVES | JOINS | {"where"}
@@ -161,9 +161,8 @@ def _cdf(read: Reading, found: Spelled) -> str | None:
     """Of a normal distribution."""
     source, (normal, *given) = read.culprit.source, found.positional
     made = given_to(source, normal)
-    if not isinstance(made, ast.Call) or len(given) != 1:
-        return None
-    if read.culprit.names.dotted(made.func) not in NORMAL:
+    is_normal = isinstance(made, ast.Call) and read.culprit.names.dotted(made.func) in NORMAL
+    if not isinstance(made, ast.Call) or not is_normal or len(given) != 1:
         return None
     x, name = atom(read.text(given[0])), source.of(normal)
     is_standard = [read.number(one) for one in made.args] == [0, 1]
@@ -355,8 +354,8 @@ def _sub(read: Reading, found: Spelled) -> str | None:
         above, below = read.argument(first, op), read.argument(second, op)
         if above is not None and below is not None:
             a, b = read.text(above), read.text(below)
-            ratio = read.call("log", f"-torch.expm1({b} - {term(a)})")
-            return f"{of.format(a=a, b=atom(b))} + {ratio}"
+            lost = f"-torch.expm1({b} - {term(a)})"
+            return f"{of.format(a=a, b=atom(b))} + {read.call('log', lost)}"
     return None
 
 
@@ -369,6 +368,7 @@ _UNDONE = {
     "ndtr": "torch.special.log_ndtr({z})",
     "erfc": f"torch.special.log_ndtr(-{math.sqrt(2)!r} * {{a}}) + {math.log(2)!r}",
     "sigmoid": "torch.nn.functional.logsigmoid({z})",
+    "sinh": f"{{z}} + torch.log(-torch.expm1(-2 * {{a}})) - {math.log(2)!r}",
 }
 # Of op(a) - op(b), less log(1 - exp(b - a)).
 _DIFFERENCES = {
