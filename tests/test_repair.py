@@ -283,6 +283,8 @@ STABLE = [
      "torch.where(z < 1, z, 0.6931471805599453)"),
     ("z / z.norm(dim=1, keepdim=True)", "z / z.norm(dim=1, keepdim=True)", "div",
      "F.normalize(z, dim=1)"),
+    ("z.div_(z.norm(dim=1, keepdim=True))", "z.div_(z.norm(dim=1, keepdim=True))", "div",
+     "z.copy_(F.normalize(z, dim=1))"),
     ("(z * z.exp()).sum(1) / (z.norm(dim=1) * z.exp().norm(dim=1))",
      "(z * z.exp()).sum(1) / (z.norm(dim=1) * z.exp().norm(dim=1))", "div",
      "F.cosine_similarity(z, z.exp(), dim=1)"),

@@ -83,11 +83,15 @@ class Culprit:
 
     @property
     def overwritten(self) -> ast.expr | None:
-        """The operand that the op writes its result into: `h` in `h.log_()`."""
-        if not isinstance(self.node, ast.Call):
+        """The operand that the op writes its result into."""
+        return self.written_by(self.node)
+
+    def written_by(self, node: ast.AST | None) -> ast.expr | None:
+        """`h` in `h.log_()`."""
+        if not isinstance(node, ast.Call):
             return None
-        name = called(self.node)
-        found = spelled(self.source, self.node)
+        name = called(node)
+        found = spelled(self.source, node)
         in_place = name.endswith("_") and not name.endswith("__")
         return found.positional[0] if in_place and found and found.positional else None
 

@@ -10,6 +10,7 @@ from gradscope.repair.write.composites import FORMS, Form
 from gradscope.repair.write.culprit import Candidate, Culprit
 from gradscope.repair.write.logs import OPS
 from gradscope.repair.write.reading import Reading
+from gradscope.repair.write.spelling import can_repeat
 from gradscope.repair.write.splice import keyword, past_of
 from gradscope.rules.wording import proposals
 from gradscope.source import binding, definition
@@ -84,6 +85,11 @@ def _text(reading: Reading, node: ast.expr, form: Form) -> str | None:
 def _candidate(culprit: Culprit, node: ast.expr, text: str, reading: Reading) -> Candidate | None:
     """The text in the place of a node, and what else the reading has written otherwise."""
     others = reading.rewritten
+    written_to = culprit.written_by(node)
+    if written_to is not None:
+        if not can_repeat(culprit, written_to):
+            return None
+        text = f"{culprit.text(written_to)}.copy_({text})"
     edits = [culprit.replace(node, text), *_left_over(culprit, node, text)]
     for given, template in others.items():
         written = culprit.torch(template)
