@@ -170,9 +170,9 @@ def _make_round(
         def patched(patches: Mapping[str, str], steps: range, limit: float) -> Trace:
             return rerun({**state.texts, **patches}, steps, limit)
 
-        def changed(setup: Setup, steps: range, limit: float) -> Trace:
+        def changed(setup: Setup, steps: range, limit: float, patches: Mapping[str, str]) -> Trace:
             assert rerun_with is not None
-            return rerun_with(setup, steps, limit, state.texts)
+            return rerun_with(setup, steps, limit, {**state.texts, **patches})
 
         tried = repaired(
             seen,

@@ -267,6 +267,28 @@ def test_a_bound_that_loses_the_true_value_is_not_verified(tmp_path: Path):
     assert tried and all(one.effects.truth.is_met == isinstance(one, Verified) for one in tried)
 
 
+CANCELLED = """
+import torch
+scale = torch.tensor(1.0, requires_grad=True)
+density = scale * torch.tensor([[0.3, 0.2, 0.5], [0.1, 0.4, -0.2]])
+colour = torch.tensor([0.2, 0.9, 0.4])
+passed = torch.exp(-torch.relu(density) * torch.tensor([0.5, 0.5, 1e10]))
+before = torch.cumprod(passed, -1) / passed
+bias = torch.tensor([0.1, 0.2], requires_grad=True)
+loss = ((1 - passed) * before * colour).sum() + bias.square().sum()
+loss.backward()
+"""
+
+
+def test_a_stable_form_that_rounding_takes_the_value_from_is_not_verified(tmp_path: Path):
+    fixes = diagnosed_text(CANCELLED, tmp_path, verify=True).findings[0].fixes
+    form = next(fix for fix in fixes if fix.kind == "stable-op")
+
+    assert isinstance(form.verdict, Holds) and form.verdict.but == OffTruth()
+    verified = [fix.verdict.effects.truth for fix in fixes if isinstance(fix.verdict, Verified)]
+    assert verified and all(truth is not None and truth.is_met for truth in verified)
+
+
 AT_A_RATE = """
 import torch
 w = torch.tensor([1.0, 1.0], requires_grad=True)

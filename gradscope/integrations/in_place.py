@@ -118,7 +118,7 @@ class InPlace:
                 seen,
                 found,
                 lambda patches, steps, limit: self._again(patches, None, limit),
-                rerun_with=lambda setup, steps, limit: self._again({}, setup, limit),
+                rerun_with=lambda setup, steps, limit, patches: self._again(patches, setup, limit),
                 verify=config.verify,
                 budget=budget,
                 diagnosis=partial(diagnose, limits=config.thresholds),

@@ -49,7 +49,7 @@ from gradscope.source import Source
 # With patches or after a setup, which have to be at work in these steps; up to their end,
 # for at most so many seconds.
 Rerun = Callable[[Mapping[str, str], range, float], Trace]
-RerunWith = Callable[[Setup, range, float], Trace]
+RerunWith = Callable[[Setup, range, float, Mapping[str, str]], Trace]
 
 Again = Callable[[int, Purpose], Trace]  # steps
 
@@ -109,6 +109,7 @@ class Bench:
     _runs: dict[tuple[tuple[tuple[str, str], ...], range], Trace] = field(default_factory=dict)
     # In float64, by the last step and by whether it is right beside the point that fails.
     _exact: dict[tuple[int, bool], Trace | None] = field(default_factory=dict)
+    _formed: dict[int, Trace] = field(default_factory=dict)  # with a stable form that rounds
 
     def shared(self, finding: Finding) -> Fix | None:
         """An earlier finding's patch, where it repairs this one too."""
@@ -190,6 +191,7 @@ class Bench:
                 of_quotient = first is not None and _is_quotient(first)
                 beside = asks and exact is None and of_quotient
                 exact = self._beside(step) if beside else exact
+                exact = self._by_form(one, trace, step) if asks and exact is None else exact
                 found = worth.weighed(
                     outcome.verdict,
                     self.before.trace,
@@ -199,7 +201,8 @@ class Bench:
                     kind,
                     in_half=in_half,
                     of_quotient=of_quotient,
-                    beside=beside,
+                    beside=beside and step not in self._formed,
+                    is_limit=beside or step in self._formed,
                 )
                 if exact is None and varied is not None and isinstance(found, Verified):
                     other = varied(step + 1, Purpose.FIX)
@@ -259,7 +262,7 @@ class Bench:
         or where there is no time for it."""
         key = step, False
         if key not in self._exact:
-            self._exact[key] = self._exactly(step, 0.0)
+            self._exact[key] = self._exactly(step)
         return self._exact[key]
 
     def _beside(self, step: int) -> Trace | None:
@@ -267,19 +270,35 @@ class Bench:
         0 / 0 may have a limit there, and a slope. None where it has none."""
         key = step, True
         if key not in self._exact:
-            one = self._exactly(step, BESIDE)
-            other = self._exactly(step, -BESIDE) if one is not None else None
+            one = self._exactly(step, beside=BESIDE)
+            other = self._exactly(step, beside=-BESIDE) if one is not None else None
             is_limit = one is not None and other is not None and worth.agree(one, other, step)
             self._exact[key] = one if is_limit else None
         return self._exact[key]
 
-    def _exactly(self, step: int, beside: float) -> Trace | None:
+    def _by_form(self, one: Patched, after: Trace, step: int) -> Trace | None:
+        """The program with a stable form in float64, where this differs from what the form gives in
+        the program's own dtype: what rounding leaves of it is another value then."""
+        is_form = all(each.kind == "stable-op" for each in one.made)
+        if is_form and step not in self._formed:
+            exact = self._exactly(step, one.texts)
+            first = self.before.trace
+            if exact is not None and worth.rounds_alike(first, after, exact, step):
+                if not worth.agree(after, exact, step):
+                    self._formed[step] = exact
+        return self._formed.get(step)
+
+    def _exactly(
+        self, step: int, patches: Mapping[str, str] | None = None, beside: float = 0.0
+    ) -> Trace | None:
         rerun = self.rerun_with
         if rerun is None:
             return None
         setup, steps = partial(in_float64, beside), range(step, step + 1)
         with suppress(*FAILURES, NoAnswer):  # TimeoutError is an OSError
-            trace = self.budget.run(Purpose.TRUTH, lambda limit: rerun(setup, steps, limit))
+            trace = self.budget.run(
+                Purpose.TRUTH, lambda limit: rerun(setup, steps, limit, patches or {})
+            )
             return trace if worth.is_sound(self.before.trace, trace, step) else None
         return None
 

@@ -104,11 +104,12 @@ def weighed(
     in_half: bool = False,
     of_quotient: bool = False,
     beside: bool = False,
+    is_limit: bool = False,
 ) -> Verified | Holds:
     """The verdict on a fix, of `kind`, that did away with its symptom. `exact` is the run in
     float64, where that is sound: it alone is the judge then; with `beside` that of a point right
-    beside. `in_half`: the culprit computes in half precision. `of_quotient`: it divides what is
-    trained by what is."""
+    beside. `is_limit`: nothing but what it gives is right. `in_half`: the culprit computes in half
+    precision. `of_quotient`: it divides what is trained by what is."""
     if exact is None:
         but = _shortfall(before, after, step, kind) or _disturbed(
             verdict.effects, before, step, kind
@@ -121,7 +122,7 @@ def weighed(
     truth = verdicts.Truth(loss_of(exact, step) or 0.0, norm, is_met, beside)
     effects = replace(verdict.effects, truth=truth)
     # Of what has a limit and a slope, any other number in its place is a choice, and not theirs.
-    if (beside and not is_met) or _is_off(after, step, truth, in_half=in_half):
+    if (is_limit and not is_met) or _is_off(after, step, truth, in_half=in_half):
         return Holds(effects, verdicts.OffTruth())
     if not is_whole and (but := _shortfall(before, after, step, kind)) is not None:
         return Holds(effects, but)
@@ -192,6 +193,17 @@ def gone_on(verdict: Verified, before: Trace, ahead: Seen, step: int) -> Verifie
     """The verdict on a fix with which the program ran on for some steps."""
     but = _beyond(before, ahead, step)
     return verdict if but is None else Holds(verdict.effects, but)
+
+
+def rounds_alike(before: Trace, after: Trace, exact: Trace, step: int) -> bool:
+    """Whether what a fix leaves as it was is the same in float64: else rounding is all over the
+    program, as where it computes in half precision. Not where a fix leaves nothing."""
+    losses = [(one.loss, loss_of(exact, one.index)) for one in before.steps[:step]]
+    known = [(a, b) for a, b in losses if a is not None and b is not None]
+    kept = {a.name for a, b in pairs(before, after) if a.bad < a.numel and not distance(a, b)}
+    both = [distance(a, b) for a, b in pairs(before, exact) if a.name in kept]
+    is_known = bool(known or both)
+    return is_known and max(both, default=0.0) <= CLOSE and all(_is_near(*p, CLOSE) for p in known)
 
 
 def agree(one: Trace, other: Trace, step: int) -> bool:
