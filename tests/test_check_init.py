@@ -121,3 +121,14 @@ def test_where_nothing_runs_backward_nothing_is_written(gradscope, tmp_path):
     assert done.returncode == 2
     assert "left out: losses.py calls no backward()" in done.stderr
     assert not (tmp_path / "gradscope.yaml").exists()
+
+
+def test_a_program_that_imports_from_its_own_package_is_run_as_a_module(tmp_path):
+    package = tmp_path / "package"
+    package.mkdir()
+    for name in ("train.py", "__main__.py"):
+        (package / name).write_text(SCRIPT.replace("from engine.loop", "from .loop"))
+    (package / "loop.py").write_text(LOOP)
+    (package / "__init__.py").touch()
+
+    assert propose(tmp_path).targets == ("package", "package.train")

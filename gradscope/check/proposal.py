@@ -45,6 +45,13 @@ class _File:
     def module(self) -> str:
         return self.name.removesuffix(".py").replace(os.sep, ".").removesuffix(".__init__")
 
+    @property
+    def target(self) -> str:
+        """As Python is told to run it: what imports from its own package is run as its module."""
+        froms = (node for node in ast.walk(self.tree) if isinstance(node, ast.ImportFrom))
+        in_package = any(node.level for node in froms)
+        return self.module.removesuffix(".__main__") if in_package else self.name
+
     @cached_property
     def imported(self) -> list[str]:
         """The dotted names of all that it may import."""
@@ -78,7 +85,7 @@ def propose(folder: Path) -> Proposal:
     for file in files.values():
         reached = _reached(file, files)
         if file.runs and any(_calls_backward(one.tree) for one in reached):
-            targets.append(file.name)
+            targets.append(file.target)
             run += reached
     for file in files.values():
         if file.uses_torch and not _calls_backward(file.tree) and file not in run:
