@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from apart import in_fork
 
 import gradscope
 from gradscope.errors import GradscopeError
@@ -184,3 +185,52 @@ def test_tensorboard_gets_the_norms_of_a_run(tmp_path, monkeypatch):
     assert total.value == pytest.approx(17937.5879)
     assert read.Scalars("grad_norm/x")[0].value == pytest.approx(math.hypot(198, 216))
     assert read.Scalars("grad_norm/clip_coefficient")[0].value == pytest.approx(100 / 17937.5879)
+
+
+def sharded(folder) -> tuple[torch.nn.Module, torch.optim.Optimizer]:
+    """Over one rank, by FSDP2."""
+    from torch.distributed.fsdp import fully_shard
+
+    torch.distributed.init_process_group("gloo", f"file://{folder}/store", rank=0, world_size=1)
+    model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1))
+    fully_shard(model[0])
+    fully_shard(model)
+    return model, torch.optim.SGD(model.parameters(), lr=0.1)
+
+
+@pytest.mark.filterwarnings("ignore:.*fork")
+def test_no_norm_of_a_part_is_told_as_that_of_the_whole(tmp_path):
+    """Each rank has its part of a gradient alone, and asks the others for nothing."""
+
+    def run() -> None:
+        model, optimizer = sharded(tmp_path)
+        board = Board()
+        with gradscope.watch(logger=board) as seen:
+            for _ in range(3):
+                optimizer.zero_grad()
+                model(torch.ones(2, 4)).square().mean().backward()
+                torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+                optimizer.step()
+        assert not seen.fails
+        assert {name.partition("/")[0] for name in board.curves} == {"gradscope"}
+
+    assert in_fork(run) == 0
+
+
+@pytest.mark.filterwarnings("ignore:.*fork")
+def test_memory_that_a_collective_is_about_to_fill_may_hold_anything():
+    """FSDP2 copies its own part into it first: the rest is whatever was there."""
+
+    def run() -> None:
+        import torch.distributed.fsdp  # defines the op
+
+        copy_in = torch.ops.fsdp.all_gather_copy_in
+        for part, is_bad in ((torch.ones(4), False), (torch.tensor([1.0, math.inf]), True)):
+            room = torch.full((2 * len(part),), math.nan)
+            with gradscope.watch(every_step=True) as seen:
+                copy_in([part], room, [len(part)], len(part), 0)
+                (torch.ones(2, requires_grad=True) * 1.0).sum().backward()
+                events = seen._trace().events
+            assert bool(events or seen._observation.context.provenance.of(room)) is is_bad
+
+    assert in_fork(run) == 0

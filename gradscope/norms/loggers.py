@@ -17,6 +17,7 @@ from gradscope.errors import GradscopeError
 from gradscope.facts import Leaf
 from gradscope.norms.clip import coefficient, dense
 from gradscope.norms.facts import NormReport, clip_coefficient
+from gradscope.record.finite import is_distributed, local
 from gradscope.record.passes import Graded
 from gradscope.record.sizes.leaves import norms_of
 
@@ -92,7 +93,7 @@ class Scalars:
             self._tell()
 
     def note_clip(self, bound: float, total: torch.Tensor | None) -> None:
-        if total is not None and self._waiting:
+        if total is not None and self._waiting and not is_distributed(total):
             self._waiting[-1][CLIPPED] = float(coefficient(total, bound))
 
     def after_update(self, leaves: object, name: object) -> None:
@@ -123,12 +124,16 @@ class Scalars:
 def _values(
     graded: Graded, leaf_of: Callable[[torch.Tensor], Leaf], inspected: bool
 ) -> dict[str, float]:
-    norms = norms_of([grad for _, grad in graded])
-    found = {TOTAL: math.hypot(*norms)} | {
-        OF.format(leaf_of(leaf).name): norm for (leaf, _), norm in zip(graded, norms, strict=True)
-    }
+    """Of what is sharded over ranks none: each knows the norm of its part alone."""
+    leaves = [leaf_of(leaf) for leaf, _ in graded]
+    norms = norms_of([local(grad) for _, grad in graded])
+    known = zip(leaves, norms, strict=True)
+    found = {OF.format(leaf.name): norm for leaf, norm in known if leaf.shard is None}
+    if len(found) < len(norms):
+        return found
+    found[TOTAL] = math.hypot(*norms)
     if inspected:
-        values = [dense(grad) for _, grad in graded]
+        values = [dense(local(grad)) for _, grad in graded]
         elements = sum(one.numel() for one in values)
         others = sum(int(torch.count_nonzero(one)) for one in values)
         found[ZEROS] = 1 - others / elements if elements else 0.0

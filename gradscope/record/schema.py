@@ -18,6 +18,7 @@ _ALLOCATIONS = {"empty", "empty_like", "new_empty", "empty_strided", "new_empty_
 # Torch's own namespaces of collectives. Those that return no result fill their first argument, and
 # end in an underscore: `c10d::send` and `c10d::barrier` fill nothing.
 _COLLECTIVES = "c10d"
+_SHARDING = "fsdp"
 _STATISTICS = ("running_mean", "running_var")
 _FUNCTIONAL_COLLECTIVES = ("_c10d_functional", "_c10d_functional_autograd")
 
@@ -33,7 +34,8 @@ class OpInfo:
     tells of it, so that it is kept where the op overwrites it.
     `shifts`: add or sub, whose number may be an epsilon that came too late.
     `receives`: a collective, which fills memory with what other ranks send, later than it returns:
-    with `fills_first` that of its first argument, else that of its result.
+    with `fills_first` that of its first argument, else that of its result. `fills_part`: it copies
+    into memory that a collective fills then, and the rest of it is whatever was there.
     `written`: positions (int) and keyword names (str) of the arguments that the op writes.
     `running`: it has statistics that it only updates in training, whatever its schema says.
     """
@@ -50,6 +52,7 @@ class OpInfo:
     hands_on: bool = False
     receives: bool = False
     fills_first: bool = False
+    fills_part: bool = False
     shape_only: bool = False
     view: bool = False
     keeps_operand: bool = False
@@ -154,6 +157,7 @@ def read_schema(func: Any) -> OpInfo:
         definite=matrix is not None and matrix.definite,
         receives=fills_first or namespace in _FUNCTIONAL_COLLECTIVES,
         fills_first=fills_first,
+        fills_part=namespace == _SHARDING,
         # Aten's naming rule for its factories; no schema tells that values are not read.
         shape_only=name.endswith("_like") or name.startswith("new_"),
     )

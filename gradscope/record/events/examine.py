@@ -17,7 +17,7 @@ from gradscope.ops.traits import Trait, has
 from gradscope.record.context import RunContext
 from gradscope.record.events import measure
 from gradscope.record.events.origins import LITERAL, Origins
-from gradscope.record.events.provenance import covers_storage
+from gradscope.record.events.provenance import covers_storage, storage_key
 from gradscope.record.finite import ends_of, has_nan, holds_bad, pieces, plain, some_nan
 from gradscope.record.graph import node_name
 from gradscope.record.journal import UNRESOLVED, Note, Raw
@@ -57,6 +57,8 @@ class Examiner:
             return
         written = op.written()
         outputs = written or flatten(op.out)
+        if op.info.fills_part and not _reads_bad(op, outputs):
+            return
         stained = self._stained(op, written)
         bad = [tensor for tensor in outputs if holds_bad(tensor)]
         if bad:
@@ -265,6 +267,13 @@ class Examiner:
             if raw.fact.kind in (Kind.BIRTH, Kind.REVIVAL) and raw.fact.grad_output is None:
                 name = ops.node.name()
                 self.context.shielded(name, measure.describe_grad_output, raw, ops)
+
+
+def _reads_bad(op: OpRun, outputs: list[torch.Tensor]) -> bool:
+    """Whether an operand holds bad values that is not the memory which the op fills."""
+    filled = {storage_key(one) for one in outputs}
+    others = (one for _, one in op.inputs() if storage_key(one) not in filled)
+    return any(map(holds_bad, others))
 
 
 def _picked(op: OpRun, stained: list[StainedInput]) -> list[StainedInput]:
