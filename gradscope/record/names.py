@@ -132,8 +132,9 @@ class Names:
     def sharded(self, frame: FrameType | None) -> list[torch.nn.Parameter]:
         """The parameters of which a part is here (DTensor, FSDP1). While FSDP has gathered them,
         other ones stand in their places."""
-        if "torch.distributed.tensor" not in sys.modules:
-            return []
+        distributed = torch.distributed
+        if not (distributed.is_available() and distributed.is_initialized()):
+            return []  # many programs import DTensor, and to look takes long
         self.look(frame)
         return [
             one
