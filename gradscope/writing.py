@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import sys
 import tempfile
@@ -178,15 +179,17 @@ def check_writable(path: Path, *, asked_by: str) -> None:
     """Asked before the program runs, whose hours should not be lost to a path that takes no file.
     Raises GradscopeError."""
     folder = path.absolute().parent
+    help = "name a file in a folder that may be written"
     if path.is_dir():
-        reason = "is a directory"
+        reason, help = "is a directory", "name a file in it"
     elif not folder.is_dir():
         reason = "lies in a folder that does not exist"
+        help = f"mkdir -p {shlex.quote(str(path.parent))}"
     elif not (os.access(folder, os.W_OK) or (path.exists() and os.access(path, os.W_OK))):
         reason = "may not be written" if path.exists() else "lies in a folder that is read-only"
     else:
         return
-    raise GradscopeError(f"{asked_by} {path} {reason}", help="name a file to write")
+    raise GradscopeError(f"{asked_by} {path} {reason}", help=help)
 
 
 def write_or_print(path: Path, text: str, *, asked_by: str) -> None:
