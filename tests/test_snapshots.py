@@ -310,10 +310,13 @@ def test_a_copy_takes_a_snapshot_of_its_own_before_the_step_that_is_asked_for(
             return [one.loss for one in found.steps][:30]
 
         losses = [one.loss for one in first.steps][:30]
-        assert ask(oldest) == losses
-        assert kept.snapshots[0] == ahead
+        for _ in range(3):  # at a moment without room for one, none is taken
+            assert ask(oldest) == losses
+            if ahead in kept.snapshots:
+                break
+        assert ahead in kept.snapshots
         assert ask(ahead) == ask(ahead) == losses
-        assert ask(oldest) == losses and kept.snapshots[0] == ahead
+        assert ask(oldest) == losses and ahead in kept.snapshots
     assert len(Path("train.log").read_text().splitlines()) == 31
 
 
