@@ -2,6 +2,11 @@
 
 import subprocess
 import sys
+import time
+
+import pytest
+
+from gradscope.record import forking
 
 PROGRAM = """
 import torch
@@ -38,3 +43,20 @@ def test_a_process_that_used_threads_can_run_programs(tmp_path):
     assert done.returncode == 0, done.stderr
     printed = done.stdout.splitlines()
     assert len(printed) == 4 and len(set(printed)) == 1
+
+
+@pytest.mark.filterwarnings("ignore:.*fork")
+def test_an_answer_that_comes_late_is_not_that_to_another_question(monkeypatch):
+    def work(asked: tuple[str, float]) -> str:
+        time.sleep(asked[1])
+        return asked[0]
+
+    asleep = forking.Asleep(work)
+    assert asleep.ask(("first", 0.0), 30) == "first"
+    monkeypatch.setattr(forking, "_GRACE", -0.9)
+    assert asleep.ask(("slow", 0.5), 1.0) is None
+
+    monkeypatch.setattr(forking, "_GRACE", 1.0)
+    assert asleep.ask(("next", 0.0), 30) in (None, "next")
+    assert asleep.ask(("last", 0.0), 30) in (None, "last")
+    asleep.end()

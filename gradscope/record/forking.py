@@ -144,18 +144,27 @@ class Asleep:
         theirs.close()
 
     def ask(self, question: object, seconds: float) -> Any:
-        """The answer; None where there was none within the time."""
-        with suppress(OSError, EOFError):
-            self._ours.send((question, seconds))
-            if self._ours.poll(seconds + _GRACE):
-                return self._ours.recv()
-        return None
+        """The answer; None where there was none within the time, and from then on: what comes late
+        would be taken for the answer to the next question."""
+        is_answered = False
+        try:
+            if not self._ours.closed:
+                self._ours.send((question, seconds))
+                is_answered = self._ours.poll(seconds + _GRACE)
+            return self._ours.recv() if is_answered else None
+        except (OSError, EOFError):
+            is_answered = False
+            return None
+        finally:
+            if not is_answered:
+                self.end()
 
     def end(self) -> None:
-        self._ours.close()
-        with suppress(ProcessLookupError, ChildProcessError):
-            os.kill(self._pid, signal.SIGKILL)
-            os.waitpid(self._pid, 0)
+        if not self._ours.closed:
+            self._ours.close()
+            with suppress(ProcessLookupError, ChildProcessError):
+                os.kill(self._pid, signal.SIGKILL)
+                os.waitpid(self._pid, 0)
 
 
 def forked(work: Callable[[], T], seconds: float) -> T | None:
