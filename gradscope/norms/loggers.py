@@ -126,14 +126,15 @@ def _values(
 ) -> dict[str, float]:
     """Of what is sharded over ranks none: each knows the norm of its part alone."""
     leaves = [leaf_of(leaf) for leaf, _ in graded]
-    norms = norms_of([local(grad) for _, grad in graded])
+    grads = [local(grad) for _, grad in graded]
+    norms = norms_of(grads)
     known = zip(leaves, norms, strict=True)
     found = {OF.format(leaf.name): norm for leaf, norm in known if leaf.shard is None}
     if len(found) < len(norms):
         return found
     found[TOTAL] = math.hypot(*norms)
     if inspected:
-        values = [dense(local(grad)) for _, grad in graded]
+        values = list(map(dense, grads))
         elements = sum(one.numel() for one in values)
         others = sum(int(torch.count_nonzero(one)) for one in values)
         found[ZEROS] = 1 - others / elements if elements else 0.0

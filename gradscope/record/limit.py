@@ -107,9 +107,8 @@ class LastUpdate:
         return not self._awaited
 
 
-Row = tuple[
-    float | None, float, int, Site, bool, bool
-]  # which Python's collector need not go through
+# Which Python's collector need not go through.
+Row = tuple[float | None, float, int, Site, bool, bool]
 
 
 class Steps:

@@ -238,8 +238,7 @@ def note_site(frame: FrameType | None, module: ModuleFrame | None = None) -> tup
                 return _joined(user, inner, module.site)
             module = None  # another module's call: a forward that is suspended, as generators are
         frame = frame.f_back
-    by_engine = frame is not None and kind_of(frame.f_code) == ENGINE
-    return _asked(tuple(user), tuple(inner), by_engine=by_engine)
+    return _asked(tuple(user), tuple(inner), frame)
 
 
 def _joined(
@@ -247,17 +246,17 @@ def _joined(
 ) -> tuple[Site, Site]:
     """The frames inside of a module's call, and those outside."""
     if user:
-        return _asked((*user, *outer[0])[:_DEEPEST], tuple(inner))
+        return _asked((*user, *outer[0])[:_DEEPEST], tuple(inner), None)
     return outer[0], (*inner, *outer[1])[:_INNER]
 
 
-def _asked(user: Site, inner: Site, *, by_engine: bool = False) -> tuple[Site, Site]:
+def _asked(user: Site, inner: Site, outer: FrameType | None) -> tuple[Site, Site]:
     """Those of the user's frames that stand between are as a library's, where somebody else has
-    asked for the op."""
+    asked for the op: the next of them, or `outer`, where that is the engine."""
     if not user or _address(user[0][0]) not in _between:
         return user, inner
     at = next((at for at, one in enumerate(user) if not is_between(*one)), len(user))
-    if at == len(user) and not by_engine:
+    if at == len(user) and (outer is None or kind_of(outer.f_code) != ENGINE):
         return user, inner
     return user[at:], (*inner, *user[:at])[:_INNER]
 
@@ -352,7 +351,7 @@ def _shown(path: str, here: str) -> str:
 def user_frames(frame: FrameType | None) -> list[FrameType]:
     """The live frames of the user's code, innermost first: names are looked up in them."""
     found = []
-    while (frame := _innermost(frame)) is not None:
+    while (frame := user_frame(frame)) is not None:
         found.append(frame)
         frame = frame.f_back
     return found
@@ -360,12 +359,12 @@ def user_frames(frame: FrameType | None) -> list[FrameType]:
 
 def user_site(frame: FrameType | None) -> Site:
     """The instruction of the innermost of them alone."""
-    one = _innermost(frame)
+    one = user_frame(frame)
     return ((one.f_code, one.f_lasti),) if one is not None else ()
 
 
-def _innermost(frame: FrameType | None) -> FrameType | None:
-    """The first of the user's code, from a frame outwards. Asked in each step."""
+def user_frame(frame: FrameType | None) -> FrameType | None:
+    """The innermost of them. Asked in each step."""
     while frame is not None and (key := _address(code := frame.f_code)) not in _entries:
         if (_kinds[key] if key in _kinds else kind_of(code)) == USER:
             return frame

@@ -116,9 +116,9 @@ class Notes:
         return noted
 
     def note_pass(self, one: BackwardPass) -> None:
-        frames = sites.user_frames(one.frame)
-        place = sites.place_of(sites.user_site(one.frame))
-        if place is None or not one.nodes:
+        frame = sites.user_frame(one.frame)
+        place = sites.place_of(sites.user_site(frame))
+        if frame is None or place is None or not one.nodes:
             return
         above: dict[int, tuple[int, ...]] = {}
         if len(one.above) <= _LARGEST:
@@ -126,7 +126,7 @@ class Notes:
                 node._sequence_nr(): tuple(one._sequence_nr() for one in by)
                 for node, by in one.above.items()
             }
-        carried = held_graphs(frames[0], place)
+        carried = held_graphs(frame, place)
         self.passes.append(Pass(above, _sequence_nr(), place, carried))
 
 
