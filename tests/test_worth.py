@@ -289,6 +289,27 @@ def test_a_stable_form_that_rounding_takes_the_value_from_is_not_verified(tmp_pa
     assert verified and all(truth is not None and truth.is_met for truth in verified)
 
 
+ROUNDED = """
+import torch
+scale = torch.tensor(1.0, requires_grad=True)
+near = scale * torch.tensor([[89.3, 82.1], [10.1, 17.4]])
+ratio = torch.exp(near)
+loss = -torch.log(ratio.diag() / ratio.sum(1)).mean()
+loss.backward()
+"""
+
+
+def test_a_stable_form_that_is_off_by_its_own_rounding_comes_before_another_dtype(tmp_path: Path):
+    """Of a loss near 0 float32 leaves two digits, of whichever form."""
+    first, *others = diagnosed_text(ROUNDED, tmp_path, verify=True).findings[0].fixes
+
+    assert (first.kind, first.safety) == ("stable-op", "safe")
+    assert isinstance(first.verdict, Verified)
+    truth = first.verdict.effects.truth
+    assert truth is not None and truth.is_met
+    assert not any(fix.verified for fix in others)
+
+
 AT_A_RATE = """
 import torch
 w = torch.tensor([1.0, 1.0], requires_grad=True)

@@ -64,12 +64,14 @@ class Unchanged:
 class Truth:
     """What the program gives in float64 without any fix: the loss of the failing step and the norm
     of all gradients there, None where these break all the same. `is_met`: the fix gives the same,
-    but for rounding. `beside`: it breaks in float64 too, and has this for a limit."""
+    but for rounding; with `rounds` it does so in float64, and not in the program's own dtype.
+    `beside`: it breaks in float64 too, and has this for a limit."""
 
     loss: float
     gradient_norm: float | None
     is_met: bool
     beside: bool = False
+    rounds: bool = False
 
 
 @dataclass(frozen=True, slots=True)

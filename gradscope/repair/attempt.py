@@ -204,6 +204,8 @@ class Bench:
                     beside=beside and step not in self._formed,
                     is_limit=beside or step in self._formed,
                 )
+                if isinstance(found, Verified):
+                    found = self._apart_from_rounding(one, found, step)
                 if exact is None and varied is not None and isinstance(found, Verified):
                     other = varied(step + 1, Purpose.FIX)
                     share = first.bad / first.numel if first is not None and first.numel else 1.0
@@ -279,14 +281,24 @@ class Bench:
     def _by_form(self, one: Patched, after: Trace, step: int) -> Trace | None:
         """The program with a stable form in float64, where this differs from what the form gives in
         the program's own dtype: what rounding leaves of it is another value then."""
-        is_form = all(each.kind == "stable-op" for each in one.made)
-        if is_form and step not in self._formed:
+        if one.is_form and step not in self._formed:
             exact = self._exactly(step, one.texts)
             first = self.before.trace
             if exact is not None and worth.rounds_alike(first, after, exact, step):
                 if not worth.agree(after, exact, step):
                     self._formed[step] = exact
         return self._formed.get(step)
+
+    def _apart_from_rounding(self, one: Patched, found: Verified, step: int) -> Verified:
+        """The verdict on a stable form that is off the truth in the program's own dtype alone."""
+        truth, exact = found.effects.truth, self._exact.get((step, False))
+        if truth is None or truth.is_met or exact is None or not one.is_form:
+            return found
+        form = self._exactly(step, one.texts)
+        if form is None or not worth.agree(form, exact, step):
+            return found
+        truth = replace(truth, is_met=True, rounds=True)
+        return replace(found, effects=replace(found.effects, truth=truth))
 
     def _exactly(
         self, step: int, patches: Mapping[str, str] | None = None, beside: float = 0.0

@@ -106,10 +106,14 @@ class Patched:
             verdict=verdict,
         )
 
+    @property
+    def is_form(self) -> bool:
+        """Whether it claims no more than to write the same formula in another form."""
+        return all(one.same or one.kind == "stable-op" for one in self.made)
+
     def _computes_the_same(self, verdict: Verdict) -> bool:
         """Whether it is another form of the same formula, as what was measured agrees."""
-        exact = all(one.same or one.kind == "stable-op" for one in self.made)
-        if not exact or not isinstance(verdict, Verified):
+        if not self.is_form or not isinstance(verdict, Verified):
             return False
         effects = verdict.effects
         moves = [one for one in effects.moves if not _is_rounding(one)]

@@ -125,13 +125,14 @@ def _effects(effects: verdicts.Effects) -> Iterator[str]:
 
 
 def _truth(truth: verdicts.Truth) -> str:
-    if truth.is_met:
+    if truth.is_met and not truth.rounds:
         return "which is what it tends to" if truth.beside else "which is what float64 gives"
     where = "right beside this point" if truth.beside else "in float64"
     loss = f"{where} the loss is {number(truth.loss, 6)}"
     if truth.gradient_norm is None:
         return loss
-    return f"{loss} and the gradient norm {text_of(truth.gradient_norm, 4)}"
+    both = ", with and without the fix" if truth.rounds else ""
+    return f"{loss} and the gradient norm {text_of(truth.gradient_norm, 4)}{both}"
 
 
 def _but(but: verdicts.Shortfall) -> str:
