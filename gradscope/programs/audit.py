@@ -291,7 +291,11 @@ class _Forks:
         self._is_fork = True
 
     def forget(self) -> None:
-        """Called in a copy: forked processes of before report to the original."""
+        """Called in a copy: forked processes of before report to the original, and a pipe to it
+        would keep the copy from being copied."""
+        for end in self.pipe or ():
+            with suppress(OSError):  # the program has closed all its files
+                os.close(end)
         self.pipe = None
 
     def tell(self, effect: Effect) -> None:
