@@ -100,3 +100,36 @@ def test_a_gradient_that_is_averaged_over_ranks(tmp_path, monkeypatch):
     assert finding.rule == "GS902"
     assert "came from another rank" in finding.message
     assert other == 0
+
+
+TORN = """
+import torch
+import torch.distributed as dist
+
+dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+w = torch.nn.Parameter(torch.ones(2))
+optimizer = torch.optim.SGD([w], lr=0.1)
+
+
+def gone(grad):
+    w.grad = torch.full((2,), torch.nan)  # what the collective was to fill
+    raise RuntimeError("connection closed by peer")
+
+
+for step in range(7):
+    loss = (w * w).sum()
+    if step == 6:
+        loss.register_hook(gone)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_what_a_broken_collective_leaves_behind_is_no_gradient(tmp_path):
+    path = tmp_path / "program.py"
+    path.write_text(TORN, encoding="utf-8")
+    report = traced(path)
+
+    assert report.trace.symptoms == ()
+    assert report.trace.ending.detail == "RuntimeError: connection closed by peer"

@@ -11,6 +11,7 @@ import sys
 from ast import literal_eval
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from torch._C._distributed_c10d import TCPStore
 from gradscope.check.cases import cases_of
 from gradscope.check.whole import check
 from gradscope.config import Config
-from gradscope.facts import Fate, Ranked, Report, Share
+from gradscope.facts import Ending, Fate, Ranked, Report, Share, Trace
 from gradscope.integrations import watch as watching
 from gradscope.norms import NormOptions, NormReport, norms
 from gradscope.pipeline import trace
@@ -31,6 +32,7 @@ from gradscope.programs import Target, parse_target
 from gradscope.programs.board import Board
 from gradscope.programs.ranks import Ranks
 from gradscope.record.forking import about_to_fork
+from gradscope.repair.again import with_theirs
 from gradscope.report.closing import rank_remarks
 from gradscope.rounds import fix_target, policy
 
@@ -718,6 +720,27 @@ def test_whose_story_is_told(shares, teller, fates):
 
     assert ranked.rank == teller
     assert [one.fate for one in ranked.all] == fates
+
+
+def test_ranks_with_other_numbers_of_batches_are_not_all_alike():
+    ranked = Ranked(1, 2, Share(1, Fate.HEALTHY, 2, 9), (Share(0, Fate.HEALTHY, 1, 6),))
+
+    assert rank_remarks(ranked) == (
+        "this is rank 1 of 2",
+        "rank 0 came to its end, after 6 backward passes",
+    )
+
+
+def test_who_waits_for_a_trial_that_is_over_refutes_nothing():
+    left = Share(0, Fate.RAISED, 2, detail="RuntimeError: Connection closed by peer", waits=True)
+    broken = Share(2, Fate.RAISED, 2, detail="ValueError: no such batch")
+    done = Trace("", ending=Ending("stopped"))
+
+    assert with_theirs(done, (left,)).others == ()
+    assert with_theirs(done, (left, broken)).others == (broken,)
+    assert with_theirs(replace(done, ending=Ending("raised")), (left,)).ending.kind == "raised"
+    both = replace(done, ending=Ending("raised", waits=True))
+    assert with_theirs(both, (left,)).others == (left,)
 
 
 @pytest.mark.slow

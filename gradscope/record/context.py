@@ -31,6 +31,7 @@ class RunContext:
         self.step = 0  # backward passes that were steps, so far
         self.updates: int | None = None  # by optimizers, so far; None without one
         self.nested = 0  # backward passes that run: a reentrant checkpoint has one in another
+        self.is_torn = False  # the last backward pass was left by an exception
         self.is_experiment = False  # what runs is an experiment of ours, and no step of the program
         self.halted = False  # the program is to end: raise at the next op
         self.halt_again: Callable[[], None] = lambda: None

@@ -168,8 +168,10 @@ class Observation:
         if is_step:
             self._begin_step(one.loss)
         context.nested += 1
+        context.is_torn = True
         try:
             result = (self._run_step if is_step else self._run_ops)(engine, one)
+            context.is_torn = False
         finally:
             context.nested -= 1
         if is_step:
@@ -201,9 +203,10 @@ class Observation:
         assert ops is not None
         ops.watching.begin_calmly()
         self.sizes.usages.begin_pass()
-        context.nested = 1
+        context.nested, context.is_torn = 1, True
         try:
             result = engine()
+            context.is_torn = False
         finally:
             context.nested = 0
         site, tried = user_site(frame), context.tries

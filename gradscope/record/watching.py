@@ -193,7 +193,7 @@ class Watching:
             found = list(self.leaves())
             if not all_finite(found):
                 self.symptoms.note_bad_parameters(found)
-            elif self.alone:
+            elif self.alone and not (self.context.is_torn and _has_peers()):
                 self.symptoms.note_left_gradients()
             if self.symptoms.confirmed:
                 self.note_confirmed()
@@ -227,6 +227,12 @@ class Watching:
         if self._unexamined is None and ending.gave_up and not self.depth.is_full:
             return Unexamined(self.context.step, self._since, None)
         return self._unexamined
+
+
+def _has_peers() -> bool:
+    """Whether collectives may be under way, which have not filled all of their memory yet."""
+    distributed = torch.distributed
+    return distributed.is_available() and distributed.is_initialized()
 
 
 def all_finite(tensors: Iterable[Any]) -> bool:

@@ -189,7 +189,7 @@ class Again:
             with ranks.repeated():
                 trace = self._ran(plan, limit)
             if ranks.leads:
-                trace = _with_theirs(trace, ranks.answers(_REPLY))
+                trace = with_theirs(trace, ranks.answers(_REPLY))
         return self._told(self._unhindered(trace, plan), plan, Origin.START, 0)
 
     def _ran(self, plan: _Plan, limit: float | None) -> Trace:
@@ -253,13 +253,20 @@ class Again:
         return replace(trace, replay=replay)
 
 
-def _with_theirs(trace: Trace, others: tuple[Share, ...]) -> Trace:
-    """With what became of the other ranks: trouble of theirs may have ended this one's run."""
+def with_theirs(trace: Trace, others: tuple[Share, ...]) -> Trace:
+    """With what became of the other ranks: trouble of theirs may have ended this one's run. Once it
+    has come to its own end, what they wait for in a collective does not come any more."""
     hindered = next((one.hindered for one in others if one.hindered is not None), None)
     if hindered is not None:
         raise Hindered(hindered)
-    troubled = tuple(one for one in others if one.fate.is_own)
-    is_end = trace.ending.kind == "interrupted" or trace.ending.gave_up
+    end = trace.ending
+    is_by_itself = end.kind != "interrupted" and not (end.waits or trace.symptoms)
+    troubled = tuple(
+        one
+        for one in others
+        if one.fate.is_own and not (is_by_itself and one.fate is Fate.RAISED and one.waits)
+    )
+    is_end = end.kind == "interrupted" or end.gave_up
     if troubled and is_end and not trace.symptoms:
         trace = replace(trace, ending=Ending("stopped", OTHERS))
     return replace(trace, others=troubled)

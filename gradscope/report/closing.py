@@ -235,13 +235,21 @@ def rank_remarks(ranks: Ranked) -> tuple[str, ...]:
     """A line about the rank, and one for each thing that became of others."""
     own, count = ranks.own, ranks.count
     if own.fate not in _ABOUT:
-        if all((one.fate, one.warnings) == (own.fate, own.warnings) for one in ranks.others):
+        if all(_is_like(one, own) for one in ranks.others):
             return (f"{count} ranks, all alike: this is rank {ranks.rank}",)
         about = f"this is rank {ranks.rank} of {count}"
     else:
         where = "" if own.fate is Fate.DIED else f", at step {own.step}"
         about = f"this is rank {ranks.rank} of {count}, {_about(own, ranks.others)}{where}"
     return (about, *_rest(ranks.others))
+
+
+def _is_like(one: Share, other: Share) -> bool:
+    """Whether nothing tells the ends of two ranks apart. With uneven inputs they differ in steps;
+    those that were ended from outside do so by chance."""
+    by_itself = one.fate is Fate.HEALTHY
+    alike = (one.fate, one.warnings) == (other.fate, other.warnings)
+    return alike and not (by_itself and one.step != other.step)
 
 
 def _about(own: Share, others: Iterable[Share]) -> str:
