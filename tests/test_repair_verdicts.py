@@ -299,6 +299,28 @@ def test_two_culprits_are_repaired_by_one_patch(file):
     assert "clamp_min" in found[0].fixes[0].patch
 
 
+def test_one_place_is_mended_rather_than_two_that_break_by_the_same_zero(tmp_path):
+    """The next one divides by what is computed from it, under another name."""
+    script = tmp_path / "boxes.py"
+    script.write_text(
+        "import torch\n"
+        "weight = torch.full((2, 1), 0.5, requires_grad=True)\n"
+        "boxes = torch.tensor([[2.0, 1.0], [0.0, 0.0]])\n"
+        "def loss_of(boxes):\n"
+        "    width = boxes.sum(1, keepdim=True)\n"
+        "    half = width / 2\n"
+        "    near = boxes / width\n"
+        "    far = (boxes - 1) / half\n"
+        "    return (torch.tanh(near @ weight) - torch.tanh(far * 0 @ weight)).square().mean()\n"
+        "loss_of(boxes).backward()\n"
+    )
+    fix = diagnosed_file(script, verify=True).findings[0].fixes[0]
+
+    assert fix.verified
+    assert "width = torch.where(width != 0, width, 1.0)" in fix.patch
+    assert "half != 0" not in fix.patch
+
+
 def test_a_bound_that_leaves_a_huge_loss_is_not_verified(tmp_path):
     script = tmp_path / "rate.py"
     script.write_text(

@@ -7,6 +7,8 @@ import pytest
 import report_cases as cases
 
 from gradscope import __version__
+from gradscope.facts import Holds, NumberDecides
+from gradscope.facts.verdicts import Effects
 
 REPORTS = ["full", "healthy", "failed", "hostile"]
 VOID = {"meta"}
@@ -92,11 +94,15 @@ def test_a_patch_of_another_file_names_it():
         assert "lib/branches.py" in (Page(shown).text if format == "html" else shown), format
 
 
-def test_where_all_patches_failed_every_page_says_so():
+def test_where_no_patch_leads_every_page_says_so():
     finding = cases.masked_branch()
     refuted = tuple(fix for fix in finding.fixes if fix.verified is False)
+    doubtful = replace(refuted[0], verdict=Holds(Effects(), NumberDecides(2.5)))
     report = replace(cases.full(), findings=(replace(finding, fixes=refuted),))
+    in_doubt = replace(report, findings=(replace(finding, fixes=(doubtful, *refuted)),))
 
     for format in ("html", "markdown", "terminal"):
         shown = cases.render(format, report, sources=cases.sources)
         assert "none of the patches that were tried repairs it" in shown, format
+        shown = cases.render(format, in_doubt, sources=cases.sources)
+        assert "no patch that was tried can be taken without your judgement" in shown, format

@@ -1,7 +1,6 @@
 """Trying a repair: run the program again with the patched source, and compare."""
 
 import math
-import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -42,7 +41,7 @@ from gradscope.repair.compare import (
 )
 from gradscope.repair.differences import has_finite_loss, loss_of, repeats
 from gradscope.repair.patched import Patched, ways
-from gradscope.repair.write.culprit import Candidate, Unpatchable, locate
+from gradscope.repair.write.culprit import Unpatchable, locate
 from gradscope.repair.write.propose import fixes_of
 from gradscope.source import Source
 
@@ -70,11 +69,6 @@ def _is_as_good(one: Verdict, other: Verdict) -> bool:
     (_, loss), (_, others) = one.effects.loss or (0, 0), other.effects.loss or (0, 1)
     met, wanted = (each is None or each.is_met for each in (one.effects.truth, other.effects.truth))
     return math.isclose(loss, others, rel_tol=SAME_LOSS) and met >= wanted
-
-
-def _stands_alone(one: Candidate, remains: Finding) -> bool:
-    read = (each.called for birth in _births(remains) for each in birth.operands)
-    return one.alone or one.elsewhere in re.findall(r"\w+", " ".join(read))
 
 
 def _is_quotient(event: Event) -> bool:
@@ -138,7 +132,7 @@ class Bench:
 
     def _best(self, finding: Finding, one: Patched) -> tuple[Patched, Outcome]:
         outcome = self._verdict(finding, one)
-        if outcome.remains is not None and not _stands_alone(one.made[0], outcome.remains):
+        if outcome.remains is not None and not one.made[0].alone:
             wider = self._extended(finding, one, outcome.remains, DEEPEST)
             for more in islice(wider, BRANCHES**2):
                 found = self._verdict(finding, more)

@@ -143,7 +143,11 @@ class Service:
             # Another spelling of an epsilon leaves values of the same size.
             is_settled = isinstance(tried.verdict, Holds) and tried.kind == "epsilon"
             is_settled &= not (_falls_short(tried, Disturbs) or _has_limit(tried.verdict))
-            if tried.verified is not False or is_settled or _falls_short(tried, NumberDecides):
+            # It may be the number of another place, where more than one was repaired; and what one
+            # name is given for all that read it decides more than what it is given here.
+            decides = _falls_short(tried, NumberDecides) and best.made == one.made
+            is_settled |= decides and not one.made[0].alone
+            if tried.verified is not False or is_settled:
                 return
 
 

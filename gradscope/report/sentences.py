@@ -28,6 +28,8 @@ SAFETY = {
 }
 
 SHOWN = "the patch above repairs this as well"
+UNREPAIRED = "none of the patches that were tried repairs it"
+DOUBTFUL = "no patch that was tried can be taken without your judgement"
 
 _TROUBLES = {
     Trouble.NAN: "is NaN",

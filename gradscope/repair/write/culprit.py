@@ -21,9 +21,7 @@ class Candidate:
     """One way to write a fix. `kind` is that of the fix, unless said otherwise. `same` claims that
     the loss and all finite gradients stay bit-identical; otherwise verification says by how much
     they moved. `meant`: the program's own number tells what was to be bounded, which no run of it
-    as it stands could show. `alone`: where it does not do by itself, it is not to be completed; nor
-    where what breaks next is made of the name `elsewhere`, which a later candidate mends for all
-    that read it."""
+    as it stands could show. `alone`: where it does not do by itself, it is not to be completed."""
 
     title: str
     edits: tuple[Edit, ...]
@@ -31,7 +29,6 @@ class Candidate:
     same: bool = False
     meant: bool = False
     alone: bool = False
-    elsewhere: str = ""
 
 
 Edits = Iterable[Edit]

@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterator
+from dataclasses import replace
 
 from gradscope.facts import requests as ask
 from gradscope.ops import Edge
@@ -82,11 +83,12 @@ def _one_instead(culprit: Culprit, request: ask.DivideByOne) -> Iterator[Candida
         title = proposals.COUNTED.format(what=what)
         given = binding(culprit.source, node) if isinstance(node, ast.Name) else None
         made = given.value if given is not None else None
-        name = culprit.source.of(node) if made is not None else ""
-        for part in (node, made):
-            if part is not None:
-                edit = culprit.replace(part, f"{culprit.text(part)}.clamp(min=1)")
-                yield Candidate(title, (edit,), elsewhere=name if part is node else "")
+        counted = [
+            Candidate(title, (culprit.replace(part, f"{culprit.text(part)}.clamp(min=1)"),))
+            for part in (node, made)
+            if part is not None
+        ]
+        yield from _here_or_for_all(*counted)
         if made is not None:
             return
     one = "1" if request.is_total else "1.0"  # as an integer it is no number to be varied
@@ -95,9 +97,18 @@ def _one_instead(culprit: Culprit, request: ask.DivideByOne) -> Iterator[Candida
         return
     whole = culprit.torch(f"torch.where({{x}} != 0, {{x}}, {one})")
     edits = for_all_readers(culprit, node, whole) if isinstance(node, ast.Name) and whole else ()
-    edit, title = culprit.replace(node, template), proposals.NOTHING.format(what=what)
-    yield Candidate(title, (edit,), elsewhere=culprit.source.of(node) if edits else "")
-    yield Candidate(proposals.FOR_ALL.format(name=culprit.source.of(node)), edits)
+    here = Candidate(proposals.NOTHING.format(what=what), (culprit.replace(node, template),))
+    yield from _here_or_for_all(
+        here, Candidate(proposals.FOR_ALL.format(name=culprit.source.of(node)), edits)
+    )
+
+
+def _here_or_for_all(*ways: Candidate) -> Iterator[Candidate]:
+    """One of them may do alone: what breaks next may be made of the same name."""
+    written = [one for one in ways if one.edits]
+    if len(written) > 1:
+        yield from (replace(one, alone=True) for one in written)
+    yield from written
 
 
 def _under_root(culprit: Culprit) -> Iterator[Candidate]:

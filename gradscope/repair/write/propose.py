@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from gradscope.facts import Edit, Fix, Phase
+from gradscope.facts import Fix, Phase
 from gradscope.facts import requests as ask
 from gradscope.repair.write import (
     backward,
@@ -157,15 +157,15 @@ def fixes_of(culprit: Culprit) -> tuple[Fix, ...]:
 
 def candidates(culprit: Culprit, fix: Fix) -> Iterator[Candidate]:
     """The ways to write a fix at the culprit, the one to prefer first, none twice."""
-    seen: set[tuple[Edit, ...]] = set()
+    seen: set[tuple[object, ...]] = set()
     for one in _ways(culprit, fix):
         if all(edit.file == culprit.source.file for edit in one.edits):
             # What autograd is to allow may be that the program computes something a second time.
             is_anew = isinstance(fix.request, ask.Allow)
             one = one if is_anew else once.computed_once(culprit, one)
             one = replace(one, edits=culprit.with_import(one.edits))
-        if one.edits and one.edits not in seen and len(seen) < MOST:
-            seen.add(one.edits)
+        if one.edits and (one.edits, one.alone) not in seen and len(seen) < MOST:
+            seen.add((one.edits, one.alone))
             # A guard is an epsilon or a clamp by the rule's judgement of the values.
             is_guard = fix.kind in GUARDS and one.kind in GUARDS
             yield replace(one, kind=fix.kind) if is_guard or not one.kind else one
