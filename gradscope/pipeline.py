@@ -14,6 +14,8 @@ from gradscope.config import Config
 from gradscope.diagnose import diagnose, find_roots
 from gradscope.errors import ExitCode, GradscopeError
 from gradscope.facts import (
+    OTHERS,
+    Ending,
     Fate,
     Finding,
     Kind,
@@ -270,10 +272,19 @@ def _agreed(ranks: Ranks, seen: Trace, limits: Limits) -> tuple[Trace, Ranked]:
     """What all ranks agree on, and the trace with the sizes of whole gradients."""
     seen, _ = ranks.joined(seen)
     ranked = ranks.agree(share_of(ranks.share(seen), seen, limits))
+    if ranks.leads:
+        seen = with_sent(seen, ranked)
     if ranks.leads and ranked.own.fate is Fate.HUNG:
         done = plural(len(seen.steps), "backward pass", "backward passes")
         seen = replace(seen, ending=replace(seen.ending, kind="hung", detail=f"after {done}"))
     return seen, ranked
+
+
+def with_sent(seen: Trace, ranked: Ranked) -> Trace:
+    """Of the rank that tells it: what it has sent did the harm, and ended the others and itself."""
+    if seen.symptoms or seen.sent is None or not ranked.own.sends:
+        return seen
+    return replace(seen, symptoms=(seen.sent,), ending=Ending("stopped", OTHERS))
 
 
 def share_of(share: Share, seen: Trace, limits: Limits) -> Share:

@@ -24,7 +24,7 @@ from torch._C._distributed_c10d import TCPStore
 from gradscope.check.cases import cases_of
 from gradscope.check.whole import check
 from gradscope.config import Config
-from gradscope.facts import Ending, Fate, Ranked, Report, Share, Trace
+from gradscope.facts import OTHERS, Ending, Fate, Ranked, Report, Share, Subject, Trace
 from gradscope.integrations import watch as watching
 from gradscope.norms import NormOptions, NormReport, norms
 from gradscope.pipeline import trace
@@ -478,6 +478,48 @@ def test_a_value_that_was_sent_is_told_where_it_was_made(name, tmp_path, monkeyp
     assert location.line == line_of(text, "x.log()")
 
 
+PIPELINE = """
+import torch
+import torch.distributed as dist
+
+dist.init_process_group("gloo")
+rank = dist.get_rank()
+torch.manual_seed(0)
+stage = torch.nn.Linear(4, 1 if rank else 4)
+optimizer = torch.optim.SGD(stage.parameters(), lr=0.1)
+for step in range(7):
+    if rank == 0:
+        x = torch.rand(8, 4) if step < 5 else torch.zeros(8, 4)
+        h = stage(x) / x.norm(dim=1, keepdim=True)
+        dist.send(h.detach(), 1)
+        grad = torch.empty(8, 4)
+        dist.recv(grad, 1)
+        optimizer.zero_grad()
+        h.backward(grad)
+    else:
+        h = torch.empty(8, 4)
+        dist.recv(h, 0)
+        loss = stage(h.requires_grad_()).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        dist.send(h.grad, 0)
+    optimizer.step()
+"""
+
+
+@pytest.mark.filterwarnings("ignore:.*fork")
+def test_a_stage_that_sends_a_bad_value_and_waits_is_told(tmp_path, monkeypatch):
+    report, codes = on_ranks(PIPELINE, tmp_path, monkeypatch, verify=False)
+
+    assert codes == [0, 0]
+    assert fates(report) == [Fate.BORN, Fate.RECEIVED]
+    (finding,) = report.findings
+    assert (finding.rule, finding.step) == ("GS201", 5)
+    assert finding.location.line == line_of(PIPELINE, "h = stage(x)")
+    (symptom,) = finding.symptoms
+    assert symptom.subject is Subject.SENT
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*fork")
 def test_each_rank_repairs_what_is_its_own(tmp_path, monkeypatch):
@@ -736,11 +778,14 @@ def test_who_waits_for_a_trial_that_is_over_refutes_nothing():
     broken = Share(2, Fate.RAISED, 2, detail="ValueError: no such batch")
     done = Trace("", ending=Ending("stopped"))
 
-    assert with_theirs(done, (left,)).others == ()
-    assert with_theirs(done, (left, broken)).others == (broken,)
-    assert with_theirs(replace(done, ending=Ending("raised")), (left,)).ending.kind == "raised"
+    assert with_theirs(done, (left,), 3).others == ()
+    assert with_theirs(done, (left, broken), 3).others == (broken,)
+    assert with_theirs(replace(done, ending=Ending("raised")), (left,), 3).ending.kind == "raised"
     both = replace(done, ending=Ending("raised", waits=True))
-    assert with_theirs(both, (left,)).others == (left,)
+    assert with_theirs(both, (left,), 3).others == (left,)
+    over = Share(1, Fate.CUT_SHORT, 1, step=3)
+    assert with_theirs(both, (over,), 3).ending.detail == OTHERS
+    assert with_theirs(both, (over,), 4).ending.kind == "raised"
 
 
 @pytest.mark.slow

@@ -30,6 +30,7 @@ class Subject(StrEnum):
     GRADIENT = "grad"
     PARAMETER = "param"  # after the optimizer's step
     VALUE = "value"  # over which the program raised by itself
+    SENT = "sent"  # to another rank, where it did harm
 
 
 @dataclass(frozen=True, slots=True)

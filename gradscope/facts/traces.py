@@ -64,6 +64,7 @@ class Share:
     detail: str = ""
     symptoms: tuple[Symptom, ...] = ()
     unexamined: Unexamined | None = None
+    sends: bool = False  # it has sent a bad value, and had no trouble of it itself
     is_stuck: bool = False  # no step was over for a while
     waits: bool = False  # in a collective, or in a backward pass
     interrupted: bool = False  # by Ctrl-C: nothing more is to run
@@ -253,6 +254,7 @@ class Trace:
     effects: tuple[Effect, ...] = ()  # what it did outside; of a repeated run, what it may not do
     hurdle: Hurdle | None = None
     replay: Replay | None = None  # of a repeated run
+    sent: Symptom | None = None  # the last bad value that a collective took to other ranks
     others: tuple[Share, ...] = ()  # of a repeated run: other ranks that came to a bad end
     unexamined: Unexamined | None = None  # where its trouble began, if only watched there
     raised: Raised | None = None  # the op that ended the program, where its operands tell why

@@ -36,7 +36,7 @@ from gradscope.facts import (
 from gradscope.integrations.in_place import InPlace
 from gradscope.integrations.shown import mimebundle
 from gradscope.norms.loggers import Scalars, writer_of
-from gradscope.pipeline import conclude, share_of
+from gradscope.pipeline import conclude, share_of, with_sent
 from gradscope.programs.board import Board
 from gradscope.programs.ranks import shared_of, told_by_one
 from gradscope.record import StopTrace
@@ -102,6 +102,7 @@ def _agreed(
         shares[rank] = share_of(shared_of(rank, whole), whole, limits)
     ranked = told_by_one(shares, count)
     trace, replayed = found[ranked.rank]
+    trace = with_sent(trace, ranked)
     return replace(trace, magnitudes=trace.magnitudes.joined(sizes)), replayed, ranked
 
 

@@ -271,6 +271,7 @@ def shared_of(rank: int, trace: Trace) -> Share:
         detail=ending.detail,
         symptoms=trace.symptoms[:MOST_SYMPTOMS],
         unexamined=trace.unexamined,
+        sends=trace.sent is not None and not trace.symptoms,
         waits=ending.waits,
     )
 
@@ -280,6 +281,9 @@ def told_by_one(shares: Mapping[int, Share], count: int) -> Ranked:
     hung = [rank for rank, one in shares.items() if _hangs(one, shares.values())]
     known = {**shares, **{rank: replace(shares[rank], fate=Fate.HUNG) for rank in hung}}
     teller = min(known.values(), key=_precedence)
+    senders = [one for one in known.values() if one.sends]
+    if teller.fate is Fate.RECEIVED and senders:
+        teller = replace(min(senders, key=lambda one: one.step), fate=Fate.BORN)
     others = (known.get(rank, Share(rank, Fate.GONE)) for rank in range(count))
     told = (_as_told(one, teller) for one in others if one.rank != teller.rank)
     return Ranked(teller.rank, count, teller, tuple(told))

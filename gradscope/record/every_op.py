@@ -214,7 +214,9 @@ class EveryOp:
         ending, journal, mode = trace.ending, self.context.journal, self.mode
         over = ending.kind != "stopped"
         symptoms = self.symptoms.settled(ending) if over else self.symptoms.confirmed
-        ends = [symptom.event for symptom in symptoms if symptom.event is not None]
+        sent = self.symptoms.sent()
+        harm = (*symptoms, sent) if sent is not None else symptoms
+        ends = [symptom.event for symptom in harm if symptom.event is not None]
         known = list(journal.ancestors(*ends))
         wanted = {raw.fact.id for raw in known}
         above = {seq for raw in known for seq in _seqs(raw.fact.ancestry)}
@@ -229,6 +231,7 @@ class EveryOp:
             trace,
             events=tuple(events),
             symptoms=(*trace.symptoms, *symptoms),
+            sent=sent,
             environment=replace(trace.environment, device=device),
             ops=mode.ops,
             not_checked=(*trace.not_checked, *mode.not_checked),

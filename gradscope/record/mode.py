@@ -108,6 +108,8 @@ class RecordingMode(Dispatch):
                 self._note_operands(info, args, out)
                 if info.shifts and not info.written:
                     self.sizes.note_result(args, out, sys._getframe(1))
+            if info.sends and context.provenance.are_read(info, args, kwargs):
+                context.received.note_handed(info.tensors(args, kwargs))
             if info.receives:
                 context.received.note(self._ran(info, args, kwargs, out, made, before))
                 return out

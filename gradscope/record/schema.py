@@ -33,9 +33,10 @@ class OpInfo:
     `view`: the outputs share the operand's memory. `keeps_operand`: its operand is what a report
     tells of it, so that it is kept where the op overwrites it.
     `shifts`: add or sub, whose number may be an epsilon that came too late.
-    `receives`: a collective, which fills memory with what other ranks send, later than it returns:
-    with `fills_first` that of its first argument, else that of its result. `fills_part`: it copies
-    into memory that a collective fills then, and the rest of it is whatever was there.
+    `sends`: a collective, or the sending of one tensor. `receives`: one that fills memory with what
+    other ranks send, later than it returns: with `fills_first` that of its first argument, else
+    that of its result. `fills_part`: it copies into memory that a collective fills then, and the
+    rest of it is whatever was there.
     `written`: positions (int) and keyword names (str) of the arguments that the op writes.
     `running`: it has statistics that it only updates in training, whatever its schema says.
     """
@@ -50,6 +51,7 @@ class OpInfo:
     shifts: bool = False
     finite: bool = False
     hands_on: bool = False
+    sends: bool = False
     receives: bool = False
     fills_first: bool = False
     fills_part: bool = False
@@ -155,6 +157,7 @@ def read_schema(func: Any) -> OpInfo:
         regular=matrix is not None and matrix.values is None,
         running=any(argument.name in _STATISTICS for argument in schema.arguments),
         definite=matrix is not None and matrix.definite,
+        sends=namespace in (_COLLECTIVES, *_FUNCTIONAL_COLLECTIVES),
         receives=fills_first or namespace in _FUNCTIONAL_COLLECTIVES,
         fills_first=fills_first,
         fills_part=namespace == _SHARDING,

@@ -189,7 +189,7 @@ class Again:
             with ranks.repeated():
                 trace = self._ran(plan, limit)
             if ranks.leads:
-                trace = with_theirs(trace, ranks.answers(_REPLY))
+                trace = with_theirs(trace, ranks.answers(_REPLY), plan.steps.stop)
         return self._told(self._unhindered(trace, plan), plan, Origin.START, 0)
 
     def _ran(self, plan: _Plan, limit: float | None) -> Trace:
@@ -253,9 +253,10 @@ class Again:
         return replace(trace, replay=replay)
 
 
-def with_theirs(trace: Trace, others: tuple[Share, ...]) -> Trace:
-    """With what became of the other ranks: trouble of theirs may have ended this one's run. Once it
-    has come to its own end, what they wait for in a collective does not come any more."""
+def with_theirs(trace: Trace, others: tuple[Share, ...], stop: int) -> Trace:
+    """With what became of the other ranks: trouble of theirs may have ended this one's run. Once
+    one has come to its own end, that of a run of `stop` steps, what others wait for in a
+    collective does not come any more."""
     hindered = next((one.hindered for one in others if one.hindered is not None), None)
     if hindered is not None:
         raise Hindered(hindered)
@@ -267,6 +268,8 @@ def with_theirs(trace: Trace, others: tuple[Share, ...]) -> Trace:
         if one.fate.is_own and not (is_by_itself and one.fate is Fate.RAISED and one.waits)
     )
     is_end = end.kind == "interrupted" or end.gave_up
-    if troubled and is_end and not trace.symptoms:
+    are_over = not troubled and any(one.order and one.step >= stop for one in others)
+    is_left = end.gave_up and end.waits and are_over
+    if (is_left or (troubled and is_end)) and not trace.symptoms:
         trace = replace(trace, ending=Ending("stopped", OTHERS))
     return replace(trace, others=troubled)

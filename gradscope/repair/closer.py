@@ -12,6 +12,7 @@ _LED_TO = {
     Subject.GRADIENT: "the bad gradient",
     Subject.PARAMETER: "the bad parameter",
     Subject.VALUE: "the bad value",
+    Subject.SENT: "the bad value",
     None: "the end of the program",
 }
 
@@ -92,7 +93,7 @@ def _where_it_broke(
         return seen, again, _left(at, found)
     if found.ending.kind == "interrupted":
         if found.ending.detail == OTHERS:
-            return seen, again, ()
+            return replace(seen, events=found.events, sent=found.sent), again, ()
         return seen, again, _left(at, f"{found.ending.detail} ended the second run")
     if seen.symptoms and not found.symptoms:
         if found.compiled is not None and found.compiled.left_out:

@@ -4,7 +4,7 @@ A collective returns before the values are there, and no op is seen when they ar
 it brings the bytes, from which tensors are made without an op.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -37,6 +37,7 @@ class Received:
         self.provenance = provenance
         self._arrivals: Memories[Arrival] = Memories()
         self._sent: Memories[tuple[int, ...]] = Memories()  # the events of what holds objects
+        self.handed: int | None = None  # the event of what was last sent, and bad by accident
         self.opened: Arrival | None = None  # of whose bytes tensors are made now
 
     def note(self, op: OpRun) -> None:
@@ -56,6 +57,13 @@ class Received:
             if self.of(tensor) is not None and not op.info.fills_first:
                 continue  # waiting for what an earlier op receives
             self._arrivals.put(tensor, Arrival(op.note, tuple(dict.fromkeys(sources))))
+
+    def note_handed(self, given: Iterable[tuple[str, torch.Tensor]]) -> None:
+        """A collective takes these to other ranks."""
+        for _, tensor in given:
+            stain = self.provenance.of(tensor)
+            if stain is not None and not (stain.intended or stain.uninitialized):
+                self.handed = stain.event
 
     def note_sent(self, sent: object, as_bytes: torch.Tensor) -> None:
         """The bytes of an object hold what its tensors do."""

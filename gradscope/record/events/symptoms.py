@@ -56,7 +56,15 @@ class Symptoms:
         found = [symptom.event for symptom in symptoms if symptom.event is not None]
         if self._last_bad_scalar is not None:
             found.append(self._last_bad_scalar.fact.id)
+        if self.context.received.handed is not None:
+            found.append(self.context.received.handed)
         return found
+
+    def sent(self) -> Symptom | None:
+        """The last bad value that went to other ranks."""
+        handed = self.context.received.handed
+        raw = self.context.journal.events.get(handed) if handed is not None else None
+        return _by_event(raw, Subject.SENT, "what it sends") if raw is not None else None
 
     # What the context tells
 
@@ -166,11 +174,7 @@ class Symptoms:
             found += [symptom for symptom in held if symptom not in found]
         raw = self._last_bad_scalar
         if not found and raw is not None and (ending.gave_up or not self._backward_seen):
-            fact, counts = raw.fact, (raw.fact.bad or 1, raw.fact.numel or 1)
-            kind = Trouble.NAN if fact.output is None or fact.output.nan else Trouble.INF
-            found.append(
-                Symptom(kind, Subject.LOSS, fact.step, "loss", *counts, fact.index, fact.id)
-            )
+            found.append(_by_event(raw, Subject.LOSS, "loss"))
         if not found and self._given_up is not None:
             found.append(self._given_up)
         return found
@@ -298,6 +302,12 @@ class Symptoms:
         still = [(leaf, symptom) for leaf, symptom in self._waiting if _bad_grad(leaf)]
         self._recovered |= len(still) < len(self._waiting)
         self._waiting = still
+
+
+def _by_event(raw: Raw, what: Subject, name: str) -> Symptom:
+    fact, counts = raw.fact, (raw.fact.bad or 1, raw.fact.numel or 1)
+    kind = Trouble.NAN if fact.output is None or fact.output.nan else Trouble.INF
+    return Symptom(kind, what, fact.step, name, *counts, fact.index, fact.id)
 
 
 def _raised_over(error: BaseException) -> Iterator[tuple[FrameType, str, torch.Tensor]]:

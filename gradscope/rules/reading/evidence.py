@@ -43,7 +43,7 @@ def situation(root: Root) -> Situation:
     if root.event.kind is Kind.RECEIVED:
         return Situation.ELSEWHERE
     # Born going back, a bad slope may go on into a loss that is made of gradients (a penalty).
-    going_forward = (Subject.LOSS, Subject.VALUE)
+    going_forward = (Subject.LOSS, Subject.VALUE, Subject.SENT)
     reaches_the_loss = any(symptom.subject in going_forward for symptom in root.symptoms)
     hidden = root.event.phase is Phase.BACKWARD or not reaches_the_loss
     if hidden and discard(root) is not None:

@@ -130,6 +130,7 @@ _NOUNS = {
     Subject.PARAMETER: "parameter",
     Subject.LOSS: "loss",
     Subject.VALUE: "value",
+    Subject.SENT: "value",
 }
 
 
@@ -142,6 +143,8 @@ def symptom(one: Symptom) -> str:
             return f"parameter `{one.tensor}` is {word} at {count} after the step"
         case Subject.VALUE:
             return f"`{one.tensor}` is {word} at {count}, over which the program raises"
+        case Subject.SENT:
+            return f"what goes to another rank is {word} at {count}"
         case Subject.LOSS:
             return f"the loss is {word}"
 
