@@ -43,7 +43,7 @@ from gradscope.repair.rates import with_aftermath, with_stable_rate
 from gradscope.report.closing import rank_remarks
 from gradscope.report.status import Doing, Stages
 from gradscope.rules import RULES, rule_filter
-from gradscope.saved import Saved, save
+from gradscope.saved import Saved
 from gradscope.source import pointed
 from gradscope.source.text import NO_TEXTS, Texts
 
@@ -186,7 +186,7 @@ def trace(
     precision: str | None = None,
     hazards: bool = False,
     accept: bool = True,
-    keep: Path | None = None,
+    keep: Callable[[Trace], None] | None = None,
     keep_step_in: Path | None = None,
     stages: Stages | None = None,
     started: float | None = None,
@@ -196,8 +196,8 @@ def trace(
 
     With `hazards` also what has not hurt yet (GS6): asked for by a preflight, and not by somebody
     who looks for the cause of a failure. Without `accept` what the project accepts is in the report
-    too. `keep` is the file to save the trace in, `keep_step_in` the
-    folder for the step that failed. `started` is when the command did, by
+    too. `keep` is told the trace before any fix is tried, `keep_step_in`
+    is the folder for the step that failed. `started` is when the command did, by
     `time.monotonic`. After Ctrl-C the report holds what was known by then; a second one raises
     KeyboardInterrupt.
 
@@ -236,10 +236,7 @@ def trace(
             remarks = (*remarks, *rank_remarks(ranked))
         require_backward(target, seen)
         if keep is not None:
-            try:
-                save(seen, keep)
-            except GradscopeError as error:
-                remarks = (*remarks, f"the trace was not saved: {error}")
+            keep(seen)
         if keep_step_in is not None:
             found = diagnose(seen, options.limits)
             remark, unkept = keep_step(seen, found, again, keep_step_in)

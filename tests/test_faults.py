@@ -85,6 +85,15 @@ def test_a_report_to_a_full_disk_is_told(gradscope):
 
 
 @needs_full
+def test_a_trace_that_cannot_be_saved_is_told_after_the_report(gradscope):
+    done = gradscope("trace", "--no-verify", "gamma_mask", "--save", FULL)
+
+    assert done.returncode == 2
+    assert "error: --save /dev/full: No space left on device" in done.stderr
+    assert "error[GS101]" in done.stdout
+
+
+@needs_full
 def test_a_report_to_a_full_disk_does_not_cost_the_others(gradscope, tmp_path):
     both = ("--report", f"sarif={FULL}", "--report", "junit=tests.xml")
 

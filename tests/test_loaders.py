@@ -59,6 +59,8 @@ def test_the_line_the_sample_and_the_worker_are_told(here):
     assert finding.op == "log"
     assert finding.evidence["sample"] == 21
     assert finding.evidence["worker"] in (0, 1)
+    assert " in 1 sample" not in finding.why  # of the batch, which has numbers of its own
+    assert not [one for one in finding.numbers if "sample" in one]
 
 
 def test_a_sound_dataset_is_sound(here):

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from dataclasses import MISSING, fields, is_dataclass
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
@@ -91,7 +92,7 @@ def test_the_trace_of_a_run_is_judged_as_the_run_was(name, tmp_path):
     target = choose(Config(), name).target
     config = Config(verify=False)
 
-    report = pipeline.trace(target, config, silent=True, keep=file)
+    report = pipeline.trace(target, config, silent=True, keep=partial(save, path=file))
     again = pipeline.judge_again(load(file), config)
 
     assert [(one.rule, one.location, one.message) for one in again.findings] == [

@@ -8,7 +8,7 @@ import typer
 from gradscope.cli import options
 from gradscope.cli.app import STARTED, ranks_of, subcommand
 from gradscope.cli.output import check_report_place, tell
-from gradscope.errors import ExitCode
+from gradscope.errors import ExitCode, GradscopeError
 
 
 @subcommand(
@@ -58,7 +58,9 @@ def trace(
     their own, and do not connect, start programs or delete files again unless --rerun is given.
     """
     from gradscope import pipeline
+    from gradscope.facts import Trace
     from gradscope.report.status import Doing, stage_line
+    from gradscope.saved import save as save_to
     from gradscope.writing import check_writable
 
     format, output = options.report_place(context)
@@ -69,6 +71,15 @@ def trace(
         from gradscope.repair.keep import check_folder
 
         check_folder(save_step, is_alone=ranks_of() is None)
+    unsaved: list[GradscopeError] = []  # told after the report, which is there all the same
+
+    def keep(seen: Trace) -> None:
+        try:
+            if save is not None:
+                save_to(seen, save, asked_by="--save")
+        except GradscopeError as error:
+            unsaved.append(error)
+
     choice = options.chosen(context)
     ranks = ranks_of()
     with stage_line(context.meta[STARTED]) as stages:
@@ -77,7 +88,7 @@ def trace(
             choice.config,
             remarks=choice.remarks,
             stdout_to_stderr=format != "terminal" and output is None,
-            keep=save,
+            keep=keep,
             keep_step_in=save_step,
             stages=stages,
             started=context.meta[STARTED],
@@ -86,4 +97,7 @@ def trace(
         if ranks is not None and not ranks.leads:
             return ExitCode.OK
         stages.begin(Doing.WRITING)
-        return tell(context, report, choice.config.fail_on, stages)
+        code = tell(context, report, choice.config.fail_on, stages)
+    if unsaved:
+        raise unsaved[0]
+    return code

@@ -117,11 +117,13 @@ def _headline(event: Event, reader: Call, what: str) -> str:
 
 def _mechanism(event: Event, reader: Call) -> str:
     rows = ""
-    if event.row_count and event.output is not None and len(event.output.shape) > 1:
+    known = evidence.is_known(event)
+    if not known and event.row_count and event.output is not None and len(event.output.shape) > 1:
         shown = ", ".join(map(str, event.rows))
         more = ", ..." if event.row_count > len(event.rows) else ""
         rows = f" They lie in {plural(event.row_count, 'sample')} ({shown}{more})."
-    first = f", {phrases.place(event.index)} first" if event.index else ""
+    at = f", in the batch at {phrases.place(event.index)}" if known else ""
+    first = at or (f", {phrases.place(event.index)} first" if event.index else "")
     return (
         f"The values were bad before any op of the program touched them{first}.{rows}"
         f" `{phrases.spelled(reader.op)}` is the first op that computes with them, and is not at"

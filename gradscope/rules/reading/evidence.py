@@ -235,8 +235,16 @@ def has_masked_weights(event: Event, trace: Trace) -> bool:
     return [call.op for call in made] == ["sum", "exp"] and made[1].seq in killed
 
 
+def is_known(event: Event) -> bool:
+    """Whether the bad sample's place in the dataset is."""
+    return event.sample is not None and event.sample.index is not None
+
+
 def sample(event: Event) -> int | None:
-    """The one sample that holds all bad elements, in an output with several samples."""
+    """The one sample of a batch that holds all bad elements, in an output with several; None where
+    its place in the dataset is known."""
+    if is_known(event):
+        return None
     shape = event.output.shape if event.output else ()
     if event.row_count == 1 and event.rows and shape and shape[0] > 1 and len(shape) > 1:
         return event.rows[0]
