@@ -2,7 +2,7 @@
 zero."""
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from types import CodeType
 
@@ -115,15 +115,18 @@ def why_zero(step: int, leaf: int, crossings: Crossings) -> tuple[Absence, objec
     absence = Absence("", False, NoGradient.UNKNOWN, False, step)
     if _cancels(leaf, crossings.found):
         return replace(absence, reason=NoGradient.CANCELLED), None
-    found = _where_it_ends(leaf, crossings.found)
-    if found is None:
+    ends = [
+        (position, _zero_reason(crossings.found[position], edge))
+        for position, edge in _ends(leaf, crossings.found)
+    ]
+    if not ends:
         return absence, None
-    position, edge = found
+    # Of several ways that end, one that ends at a factor of 0 may open when that is trained.
+    position, reason = next((one for one in ends if one[1] is NoGradient.ZERO_WEIGHT), ends[0])
     crossing = crossings.found[position]
     is_one_of_several = any(crossing.into)
     deciding = _decider(position, crossings.found)
     selection = deciding.selection if deciding.full else None
-    reason = _zero_reason(crossing, edge)
     if selection is not None and is_one_of_several:
         crossing, reason = deciding, NoGradient.LEFT_OUT
     call = crossing.call
@@ -139,8 +142,9 @@ def why_zero(step: int, leaf: int, crossings: Crossings) -> tuple[Absence, objec
     return absence, selection
 
 
-def _where_it_ends(leaf: int, crossings: Sequence[Crossing]) -> tuple[int, int] | None:
-    """The crossing above a leaf that took a gradient and passed on exactly zero, and the input."""
+def _ends(leaf: int, crossings: Sequence[Crossing]) -> Iterator[tuple[int, int]]:
+    """The crossings above a leaf that took a gradient and passed on exactly zero, each with the
+    input; the nearest first."""
     above: dict[int, list[tuple[int, int]]] = {}
     waiting: list[tuple[int, int]] = []
     for position, crossing in enumerate(crossings):
@@ -153,10 +157,10 @@ def _where_it_ends(leaf: int, crossings: Sequence[Crossing]) -> tuple[int, int] 
         if crossing.out is None or position in seen:
             continue
         if crossing.is_zero_into(edge):
-            return position, edge
+            yield position, edge
+            continue
         seen.add(position)
         waiting += above.get(position, [])
-    return None
 
 
 def _decider(position: int, crossings: Sequence[Crossing]) -> Crossing:
