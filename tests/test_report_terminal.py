@@ -10,7 +10,7 @@ import report_cases as cases
 from rich.cells import cell_len
 
 from gradscope.errors import ExitCode
-from gradscope.facts import Ending, Finding, Location, Operand, Related, Report, Severity
+from gradscope.facts import Ending, Finding, Location, Operand, Related, Report, Severity, Trace
 from gradscope.pipeline import exit_code
 from gradscope.report import Options
 from gradscope.report.diffs import changes, numbered
@@ -46,6 +46,14 @@ def test_an_exception_that_prints_a_tensor_is_cut_in_its_middle():
 
     assert "    [13]\n    ... 72 more lines\n    [86]\n" in text
     assert "    ValueError: no\n" in text
+
+
+def test_a_death_is_told_with_its_signal_where_its_place_is_known():
+    place = 'Traceback (most recent call last):\n  File "a.py", line 1, in <module>'
+    ending = Ending("died", "Segmentation fault (SIGSEGV)", -11, place)
+    text = shown(Report("t", Trace("t", ending=ending), ()))
+
+    assert "error: the program died: Segmentation fault (SIGSEGV)" in text
 
 
 @pytest.mark.parametrize("width", [80, 200])

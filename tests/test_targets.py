@@ -15,7 +15,7 @@ import torch
 
 from gradscope.config import Input
 from gradscope.errors import GradscopeError
-from gradscope.facts import Ending, Trace
+from gradscope.facts import Ending, Report, Trace
 from gradscope.programs import (
     Function,
     Parts,
@@ -29,6 +29,7 @@ from gradscope.programs import (
 from gradscope.programs.channel import Final
 from gradscope.programs.run import _Wait
 from gradscope.programs.run_options import Repeat
+from gradscope.report.closing import effort
 
 STEP = "import torch\nw = torch.ones(3, requires_grad=True)\n(w * 2).sum().backward()\n"
 INTERRUPT = """
@@ -308,6 +309,14 @@ class TestEndings:
         (note,) = trace.notes
         seconds = re.fullmatch(r"the last (\S+) s of the program were not seen", note)
         assert float(seconds[1]) >= 0.5
+
+    def test_the_steps_that_a_death_took_with_it_are_counted(self):
+        *first, last = STEP.splitlines(keepends=True)
+        steps = "".join(first) + f"for _ in range(50): {last}"
+        trace = run(script(f"{steps}import os\nos.kill(os.getpid(), 9)\n"))
+
+        assert len(trace.steps) + trace.unseen == 50
+        assert "50 steps" in effort(Report("t", trace, ()))
 
     def test_a_last_word_that_comes_as_the_child_goes_is_heard(self):
         """The child ends between the look into its pipe and the look at its status."""

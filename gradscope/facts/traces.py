@@ -231,6 +231,7 @@ class Trace:
     events: tuple[Event, ...] = ()
     symptoms: tuple[Symptom, ...] = ()
     steps: tuple[Step, ...] = ()
+    unseen: int = 0  # steps that it made after these, before it died without a word
     updates: int | None = None  # by optimizers, between steps; None in a program without one
     ending: Ending = Ending("finished")
     environment: Environment = Environment()

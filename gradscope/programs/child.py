@@ -1,6 +1,7 @@
 """The child process: one run of the user's program under the recorder."""
 
 import faulthandler
+import mmap
 import os
 import socket
 import sys
@@ -55,6 +56,12 @@ class Job:
     measure: Callable[[], Any] | None = None  # measure sizes only, and leave the ops alone
     repeat: Repeat | None = None
     scratch: str = ""  # the folder for what a repeated run writes
+    done: mmap.mmap | None = None  # the steps so far, in memory that a death leaves to the parent
+
+
+def steps_in(done: mmap.mmap) -> int:
+    """The steps that a program has made, dead or alive."""
+    return int.from_bytes(done[:], "little")
 
 
 class Messenger:
@@ -68,6 +75,7 @@ class Messenger:
         self._told = 0.0
         self._next_interim = 0.0
         self._repeat = job.repeat
+        self._done = job.done
         self._snapshots = snapshots
         self._swapped: Swapped | None = None
         self._overlay: Overlay | None = None  # of a copy
@@ -97,6 +105,8 @@ class Messenger:
 
     def _tell(self, steps: int, ops: int) -> None:
         """Called after every backward pass."""
+        if self._done is not None:
+            self._done[:] = steps.to_bytes(len(self._done), "little")
         now = time.monotonic()
         if now - self._told >= PROGRESS_EVERY:
             self._told = now

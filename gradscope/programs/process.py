@@ -11,6 +11,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from multiprocessing.connection import Connection, Pipe
 from multiprocessing.process import BaseProcess
 from typing import Any, NoReturn, Protocol
@@ -166,6 +167,7 @@ class _Spawned:
     def __init__(self, job: Job) -> None:
         context = multiprocessing.get_context("spawn")
         self.connection, theirs = context.Pipe(duplex=False)
+        job = replace(job, done=None)  # which only a fork shares
         self._process = context.Process(target=run_child, args=(job, theirs), daemon=False)
         self._process.start()
         theirs.close()

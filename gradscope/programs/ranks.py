@@ -266,7 +266,7 @@ def shared_of(rank: int, trace: Trace) -> Share:
     return Share(
         rank,
         _fate(trace),
-        step=min((one.step for one in trace.symptoms), default=len(trace.steps)),
+        step=min((one.step for one in trace.symptoms), default=len(trace.steps) + trace.unseen),
         location=ending.location,
         detail=ending.detail,
         symptoms=trace.symptoms[:MOST_SYMPTOMS],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import signal
 import sys
@@ -13,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import IO, TYPE_CHECKING
 
 from gradscope.errors import CTRL_C
-from gradscope.facts import OTHERS, Ending, Trace
+from gradscope.facts import OTHERS, Ending, Trace, plural
 from gradscope.programs.channel import Final, Message, NoAnswer, Progress
 from gradscope.programs.overlay import scratch_folder
 from gradscope.programs.run_options import DEFAULTS, Repeat, RunOptions
@@ -84,6 +85,7 @@ def run(
             measure=measure,
             repeat=repeat,
             scratch=scratch,
+            done=mmap.mmap(-1, 8),
         )
         limit = options.time_limit if timeout is None else timeout
         # A KeyboardInterrupt could tear a message in two.
@@ -109,7 +111,7 @@ def run(
             kept.hold(child, wait)
         if len(interrupts) > 1 or (interrupts and repeat is not None):
             raise KeyboardInterrupt  # nobody wants to see how half a trial ended
-        trace = wait.trace(target.name, deaths)
+        trace = wait.trace(target.name, deaths, job.done)
     trace = replace(trace, file=shown_path(files[0]) if files else "")
     if ranks is not None:
         ranks.ended(trace, wait.moved)
@@ -352,8 +354,9 @@ class _Wait:
             self._child.kill()
             self._status = self._child.poll() or 0
 
-    def trace(self, target: str, deaths: IO[str]) -> Trace:
+    def trace(self, target: str, deaths: IO[str], done: mmap.mmap | None = None) -> Trace:
         """The facts of the run, with its true ending."""
+        from gradscope.programs.child import steps_in
         from gradscope.programs.endings import ending_of_status
         from gradscope.programs.process import preload
 
@@ -366,8 +369,10 @@ class _Wait:
             trace = replace(self._latest or Trace(target), ending=ending)
             if self._latest is not None and not self._asked_to_end:
                 lost = self._gone - self._latest_came
-                note = f"the last {lost:.2g} s of the program were not seen"
-                trace = replace(trace, notes=(*trace.notes, note))
+                unseen = max(0, steps_in(done) - len(trace.steps)) if done is not None else 0
+                last = f"{lost:.2g} s" + (f" ({plural(unseen, 'step')})" if unseen else "")
+                note = f"the last {last} of the program were not seen"
+                trace = replace(trace, notes=(*trace.notes, note), unseen=unseen)
         if self._asked_to_end and trace.ending.kind != "stopped":
             code = CTRL_C if self._asked_to_end == "Ctrl-C" else None
             before = trace.ending

@@ -74,11 +74,13 @@ def effort(report: Report) -> str:
     trace = report.trace
     seconds = report.duration
     spent = f"{seconds:,.0f}" if seconds >= 100 else f"{seconds:.1f}"
-    done = plural(len(trace.steps), "step")
+    done = plural(len(trace.steps) + trace.unseen, "step")
     if trace.updates and trace.updates + 1 < len(trace.steps):  # gradients are added up
         done = f"{len(trace.steps):,} backward passes for {plural(trace.updates, 'step')}"
     if 0 < trace.inspected < len(trace.steps):
         done += f" watched, {trace.inspected} of them in full"
+    if trace.unseen:
+        done += f", the last {trace.unseen:,} unseen"
     words = f"{done}, {plural(trace.ops, 'op')}, {spent} s"
     if report.runs > 1:
         words += f"; ran your program {times(report.runs)}"
@@ -239,8 +241,8 @@ def rank_remarks(ranks: Ranked) -> tuple[str, ...]:
             return (f"{count} ranks, all alike: this is rank {ranks.rank}",)
         about = f"this is rank {ranks.rank} of {count}"
     else:
-        where = "" if own.fate is Fate.DIED else f", at step {own.step}"
-        about = f"this is rank {ranks.rank} of {count}, {_about(own, ranks.others)}{where}"
+        where = f"{_about(own, ranks.others)}, at step {own.step}"
+        about = f"this is rank {ranks.rank} of {count}, {where}"
     return (about, *_rest(ranks.others))
 
 

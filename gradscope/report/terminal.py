@@ -238,7 +238,8 @@ def _verbatim(
 
 def _ending(report: Report, options: Options) -> Iterator[Line]:
     end = report.trace.ending
-    words = closing.ending_in_short(report) if end.traceback else closing.ending(report)
+    says_all = end.traceback and end.kind != "died"  # of a death it tells the place alone
+    words = closing.ending_in_short(report) if says_all else closing.ending(report)
     if not words:
         return
     severity = "error" if report.verdict == "failed" else "note"
