@@ -188,6 +188,29 @@ def test_what_is_left_out_is_given_to_the_optimizer_as_well(case, here):
     assert findings(repaired) == []
 
 
+THAWED = NETS.format("""\
+net = Net(6, 3)
+net.body.requires_grad_(False)
+opt = torch.optim.SGD(filter(lambda p: p.requires_grad, net.parameters()), lr=0.1)
+for step in range(16):
+    if step == 4:
+        net.body.requires_grad_(True)
+    opt.zero_grad()
+    nn.functional.cross_entropy(net(torch.randn(8, 6)), torch.randint(0, 3, (8,))).backward()
+    opt.step()
+""")
+
+
+def test_what_is_thawed_later_and_given_to_no_optimizer_is_told(here):
+    trained = "filter(lambda p: p.requires_grad, net.parameters())"
+    (found,) = diagnosed_text(THAWED, here, verify=True).findings
+
+    assert (found.rule, found.severity) == ("GS407", "note")
+    assert found.fixes[0].verified is True
+    repaired = THAWED.replace(trained, f"[*{trained}, *net.body.parameters()]")
+    assert patched(found.fixes[0].patch, here) == repaired
+
+
 ONLINE = NETS.format("""\
 online = Net(6, 4)
 target = copy.deepcopy(online)
@@ -269,6 +292,11 @@ for step in range(12):
     )
     + "    trainer.D.requires_grad_(True)\n",
     "the head alone": TUNED,
+    "thawed, and added to the optimizer then": THAWED.replace(
+        "net.body.requires_grad_(True)",
+        "opt.add_param_group({'params': net.body.requires_grad_(True).parameters()})",
+    ),
+    "thawed for the last passes, which are few": THAWED.replace("step == 4", "step == 14"),
     "cleared before the step": TUNED.replace("    opt.step()", "    opt.zero_grad(), opt.step()"),
 }  # fmt: skip
 

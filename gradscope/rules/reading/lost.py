@@ -144,8 +144,8 @@ def _twice(usage: Usage, magnitudes: Magnitudes) -> Lost | None:
 
 def _left_out(usage: Usage, magnitudes: Magnitudes) -> Lost | None:
     """It steps, and each pass that it uses gave other parameters a gradient, which stay as they
-    are: told once, of the optimizer that steps most. Modules in eval mode are there to be used and
-    not to be trained."""
+    are, maybe from the pass on for which they were thawed: told once, of the optimizer that steps
+    most. Modules in eval mode are there to be used and not to be trained."""
     most = max(magnitudes.usages, key=lambda one: one.updates)
     if usage is not most or usage.updates < cutoffs.FEWEST or usage.handled or not usage.used:
         return None
@@ -154,10 +154,16 @@ def _left_out(usage: Usage, magnitudes: Magnitudes) -> Lost | None:
     others = tuple(
         leaf.name
         for leaf in _unheld(magnitudes)
-        if leaf.training and all(leaf.norms[step] for step in measured)
+        if leaf.training and _stays([bool(leaf.norms[step]) for step in measured])
     )
     of = usage.updates
     return Lost(Loss.LEFT_OUT, usage, of, of, others=others) if others else None
+
+
+def _stays(gets: Sequence[bool]) -> bool:
+    """Whether what has come once is there in all later passes as well."""
+    since = gets.index(True) if any(gets) else len(gets)
+    return all(gets[since:]) and (not since or len(gets) - since >= cutoffs.FEWEST)
 
 
 def _unheld(magnitudes: Magnitudes) -> list[Leaf]:
