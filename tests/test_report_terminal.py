@@ -56,6 +56,15 @@ def test_a_death_is_told_with_its_signal_where_its_place_is_known():
     assert "error: the program died: Segmentation fault (SIGSEGV)" in text
 
 
+def test_a_limit_on_memory_is_told_with_what_the_program_raised():
+    detail = "MemoryError: 2 GB (memory limit 300 MiB)"
+    ending = Ending("raised", detail, 1, "MemoryError: 2 GB", memory_limited=True)
+
+    text = shown(Report("t", Trace("t", ending=ending), ()))
+
+    assert f"error: the program raised {detail}" in text
+
+
 @pytest.mark.parametrize("width", [80, 200])
 @pytest.mark.parametrize("name", REPORTS)
 def test_page_is_the_reviewed_one(name, width):

@@ -89,7 +89,7 @@ def _true_ending(trace: Trace, case: Case) -> Trace:
         if ending.out_of_memory or ending.code in (-signal.SIGKILL, -signal.SIGABRT):
             limit = f"{case.config.memory_limit / 1024**2:,.0f} MiB"
             words = f"{ending.detail} (memory limit {limit})"
-            return replace(trace, ending=replace(ending, detail=words))
+            return replace(trace, ending=replace(ending, detail=words, memory_limited=True))
     if case.precision and ending.kind == "raised" and _NOT_IN_DTYPE.search(ending.detail):
         note = f"{case.precision} could not be tried: {ending.detail}"
         return replace(trace, ending=Ending("finished"), notes=(*trace.notes, note))

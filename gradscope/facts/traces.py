@@ -145,6 +145,7 @@ class Ending:
     raised, exited, interrupted, died; and in a check unusable (it could not be run at all), hung,
     fault (gradscope itself failed). `detail` is one line, `traceback` the user's frames. `code` of
     a program that a signal ended is minus the signal. `out_of_memory`: what it raised says so.
+    `memory_limited`: its memory was, as `detail` says and the traceback does not.
     `device_assert`: so does that a kernel on a GPU found something wrong with its operands.
     `at_limit`: a limit on its steps or its time has ended it, and it might have gone on. `waits`:
     it was in a collective, or in a backward pass, which may wait for one."""
@@ -156,6 +157,7 @@ class Ending:
     location: Location | None = None
     in_a_hurry: bool = False  # somebody asked for the end (Ctrl-C, SIGTERM, SIGHUP)
     out_of_memory: bool = False
+    memory_limited: bool = False
     device_assert: bool = False
     at_limit: bool = False
     waits: bool = False

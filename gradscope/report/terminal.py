@@ -238,7 +238,8 @@ def _verbatim(
 
 def _ending(report: Report, options: Options) -> Iterator[Line]:
     end = report.trace.ending
-    says_all = end.traceback and end.kind != "died"  # of a death it tells the place alone
+    # Of a death a traceback tells the place alone.
+    says_all = end.traceback and not (end.kind == "died" or end.memory_limited)
     words = closing.ending_in_short(report) if says_all else closing.ending(report)
     if not words:
         return
