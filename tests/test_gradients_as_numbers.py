@@ -195,3 +195,45 @@ def test_a_sample_that_the_rest_of_the_loss_hides_is_drawn_with_its_gradient(her
 
 def test_a_sample_whose_likelihood_is_asked_for_is_meant():
     assert [found.message for found in findings(POLICY)] == []
+
+
+COUNTED = program(
+    "out = net(x)",
+    "hit = (out.sigmoid() > 0.5).float() * (y > 0)",
+    "overlap = 1 - hit.sum() / (y > 0).sum()",
+    "loss = F.binary_cross_entropy_with_logits(out, (y > 0).float()) + 0.5 * overlap",
+)
+# What a comparison of learnt values is for, beside a term of its own.
+COMPARED = {
+    "a mask": ("far = ((out - y).abs() > 1).float()", "((out - y).square() * far).sum()"),
+    "a divisor": ("far = ((out - y).abs() > 1).float()", "(out - y).square().sum() / far.sum()"),
+    "a weight": ("far = (out > y).float().mean()", "far * out.mean() + (out - y).square().mean()"),
+    "a size": (
+        "hard = (out.sigmoid() > 0.5).float()",
+        "1 - 2 * (out.sigmoid() * y.abs()).sum() / (out.sigmoid().sum() + hard.sum() + 1)",
+    ),
+    "straight through": (
+        "hard = (out > 0).float() + out - out.detach()",
+        "(hard - y).square().mean() + hard.mean()",
+    ),
+    "printed": ("far = (out > y).float().mean().item()", "(out - y).square().mean() + 0 * far"),
+    "detached": ("far = (out.detach() > y).float().mean()", "(out - y).square().mean() + far"),
+    "a choice of targets": (
+        "best = out.argmax(1)",
+        "F.cross_entropy(out, best) + out.square().mean()",
+    ),
+}
+
+
+def test_a_term_that_counts_what_a_comparison_finds_is_told():
+    (found,) = findings(COUNTED)
+
+    assert (found.rule, found.severity) == ("GS403", "warning")
+    assert found.evidence["reason"] == "integer"
+    assert "out.sigmoid() > 0.5" in COUNTED.splitlines()[found.location.line - 1]
+
+
+@pytest.mark.parametrize("case", COMPARED)
+def test_a_comparison_that_does_not_make_a_term_is_not_told(case):
+    made, loss = COMPARED[case]
+    assert findings(program("out = net(x)", made, f"loss = {loss}")) == []

@@ -63,7 +63,7 @@ class Absences:
         for one in flow.constants_in(cuts):
             reason, call, location, _ = explained(one.cut)
             is_drawn = reason is NoGradient.SAMPLED and guard_of(one.cut.note.user) is None
-            if not is_drawn and reason is not NoGradient.CONSTANT:
+            if not is_drawn and reason not in (NoGradient.CONSTANT, NoGradient.INTEGER):
                 continue
             absence = Absence("", False, reason, False, step, call, location=location)
             for leaf in (*held.values(), *trained.values()):

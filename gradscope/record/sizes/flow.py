@@ -164,7 +164,7 @@ class Flow:
             cuts |= self._add_cut(reason, info, site, live, idle)
             drawn = storage_key(out) if isinstance(out, torch.Tensor) else None
             if reason is NoGradient.NO_GRAD and site[1] and drawn not in read:  # nor a view
-                cuts |= self._follow_constant(site, live, drawn=drawn)
+                cuts |= self._follow_constant(site, self.cuts[-1], drawn=drawn)
             live = 0
             if reason is NoGradient.DETACH and isinstance(out, torch.Tensor) and out.is_cpu:
                 self._detached[out.data_ptr()] = cuts
@@ -172,6 +172,8 @@ class Flow:
             # `sort` and `max` give values with a graph, and positions without.
             cut = self._add_cut(NoGradient.INTEGER, info, site or note_site(sys._getframe(2)), live)
             self._note_positions(out, cuts | cut)
+        elif live and has(info.name, Trait.ADDS) and _is_number(out):
+            cuts |= self._constant_terms(args)
         self._pass_on(info, args, out, (live, cuts), read)
 
     def bit_of(self, leaf: torch.Tensor) -> int:
@@ -217,16 +219,26 @@ class Flow:
             live, cuts = live | leaves, cuts | before
         site = note_site(frame)
         cuts |= self._add_cut(NoGradient.CONSTANT, OpInfo(""), site, live, live)
-        cuts |= self._follow_constant(site, live, self._learnt(by))
+        cuts |= self._follow_constant(site, self.cuts[-1], self._learnt(by))
         self._state.update({key: (0, cuts) for key in keys if key is not None})
 
     def _follow_constant(
-        self, site: tuple[Site, Site], lost: int, by: Iterable[int] = (), drawn: int | None = None
+        self, site: tuple[Site, Site], cut: Cut, by: Iterable[int] = (), drawn: int | None = None
     ) -> int:
-        """The bit of what the last cut has given."""
-        cut, bit = self.cuts[-1], self._add_cut(self.cuts[-1].reason, OpInfo(""), site, 0)
-        self._constants[bit] = Constant(cut, lost, frozenset(by), drawn)
+        """The bit of what a cut has given."""
+        bit = self._add_cut(cut.reason, OpInfo(""), site, 0)
+        self._constants[bit] = Constant(cut, cut.lost, frozenset(by), drawn)
         return bit
+
+    def _constant_terms(self, terms: Iterable[Any]) -> int:
+        """The bits of those that are added to a loss and say how often a comparison holds."""
+        found = 0
+        for term in filter(_is_number, terms):
+            before = 0 if term.requires_grad else self.of(term)[1]
+            compared = [one for one in self.cuts_in(before) if one.reason is NoGradient.INTEGER]
+            for cut in compared[-1:]:
+                found |= self._follow_constant((cut.note.user, cut.note.inner), cut)
+        return found
 
     def _learnt(self, tensors: Sequence[Any]) -> Iterator[int]:
         """The memories of those that are parameters, or made of such."""
@@ -360,6 +372,10 @@ class Flow:
                 self._state[key] = state
                 if state[0]:
                     self._made[key] = self._trail[-1][1]
+
+
+def _is_number(one: Any) -> bool:
+    return isinstance(one, torch.Tensor) and not one.dim() and one.is_floating_point()
 
 
 def _has_rows(out: Any) -> bool:

@@ -126,8 +126,10 @@ class DeadGradient(Rule):
         )
 
     def _about_constant(self, group: Sequence[Absence], magnitudes: Magnitudes) -> Finding:
-        """A gradient that a loss uses as a number, beside what trains the same parameters."""
+        """A gradient that a loss uses as a number, or how often a comparison holds, beside what
+        trains the same parameters."""
         first, names = group[0], [one.leaf for one in group]
+        is_count = first.reason is NoGradient.INTEGER  # which may be there to be printed
         train = "does not train a parameter" if len(group) == 1 else "trains none of the"
         which = "" if len(group) == 1 else f" {len(group)} parameters"
         words = WORDS[first.reason]
@@ -135,6 +137,7 @@ class DeadGradient(Rule):
             f"a part of the loss {train}{which} that it depends on: {phrases.listed(names)}",
             f"{words.why} The rest of the loss alone trains these parameters.",
             first.call,
+            severity=Severity.WARNING if is_count else Severity.ERROR,
             phase=Phase.FORWARD,
             step=first.step,
             location=first.location,
