@@ -156,6 +156,7 @@ class Messenger:
     def _answer(self, woken: Woken, given: Collection[Identity], observation: Observation) -> None:
         """Called in a copy of the process: go on as a repeated run, as the question says."""
         self._channel.repeat(Connection(woken.carried.messages, readable=False))
+        self._done = None
         try:
             faulthandler.enable(woken.carried.deaths, all_threads=False)
             with own_work(), self._channel.modules.found():
@@ -251,7 +252,7 @@ def run_child(job: Job, connection: Connection, control: socket.socket | None = 
     channel = Channel(connection, repeated=job.repeat is not None)
     snapshots = None
     if control is not None:
-        snapshots = Snapshots(control, (connection.fileno(), job.deaths))
+        snapshots = Snapshots(control, (connection.fileno(), job.deaths), job.done)
     code = 3
     try:
         _redirect(job)

@@ -258,9 +258,12 @@ def shared_batches() -> list[tuple[int, int]]:
     ]
 
 
-def shares_other_memory() -> bool:
-    """Besides those, and the semaphores of queues."""
-    return any(_MAPPED not in line and _SEMAPHORE not in line for line in _shared())
+def shares_other_memory(ours: int | None) -> bool:
+    """Besides those, the semaphores of queues, and what begins at that address."""
+    return any(
+        _MAPPED not in line and _SEMAPHORE not in line and int(line.partition(b"-")[0], 16) != ours
+        for line in _shared()
+    )
 
 
 def _shared() -> Collection[bytes]:

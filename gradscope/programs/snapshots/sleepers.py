@@ -1,5 +1,7 @@
 """Taking snapshots: when, how many, and how each of them serves the questions that come."""
 
+import ctypes
+import mmap
 import os
 import pickle
 import resource
@@ -72,10 +74,13 @@ class _Sleeper:
 
 class Snapshots:
     """Those of this process, which runs one program; `control` is where its parent asks, `ours` the
-    descriptors that are not the program's."""
+    descriptors that are not the program's, `shared` the memory that it shares with its parent."""
 
-    def __init__(self, control: socket.socket, ours: Collection[int]) -> None:
+    def __init__(
+        self, control: socket.socket, ours: Collection[int], shared: mmap.mmap | None = None
+    ) -> None:
         self._control = control
+        self._mapped = ctypes.addressof(ctypes.c_char.from_buffer(shared)) if shared else None
         self._ours = {control.fileno(), *ours}
         self.given = streams(self._ours)
         self._alive: list[_Sleeper] = []
@@ -230,7 +235,7 @@ class Snapshots:
         threads = sys._current_frames().keys() - {threading.get_ident()}
         if threads - self.batches.threads() - _clocks() or not survives_a_fork():
             return Hurdle.THREADS
-        if cuda.is_initialized() or shares_other_memory():
+        if cuda.is_initialized() or shares_other_memory(self._mapped):
             return Hurdle.SHARED
         if shared_batches() and not self.batches.has_workers:
             return Hurdle.SHARED
