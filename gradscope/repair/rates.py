@@ -100,7 +100,7 @@ def _with_rate(place: Location, rate: float) -> dict[str, str]:
     """The file of an update by hand, with another rate there."""
     source = read(place.file)
     number = rate_by_hand(source, place)
-    edits = [source.edit(*source.extent(number), f"{rate:g}")] if number is not None else ()
+    edits = [source.replaced(number, f"{rate:g}")] if number is not None else ()
     return {compiled_as(source.file): spliced(source, edits)}
 
 

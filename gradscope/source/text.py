@@ -153,6 +153,16 @@ class Source:
         start, end = self.extent(node)
         return self.text[start:end]
 
+    def written(self, node: ast.expr, parts: Mapping[ast.expr, str]) -> str:
+        """The text of a node, with others in the place of some of its parts."""
+        start, end = self.extent(node)
+        pieces = []
+        for part in sorted(parts, key=self.extent):
+            first, last = self.extent(part)
+            pieces += [self.text[start:first], parts[part]]
+            start = last
+        return "".join((*pieces, self.text[start:end]))
+
     def place(self, offset: int) -> tuple[int, int]:
         """(line, column) of an offset."""
         line = bisect_right(self._line_starts, offset)
@@ -160,6 +170,9 @@ class Source:
 
     def edit(self, start: int, end: int, text: str) -> Edit:
         return Edit(self.file, *self.place(start), *self.place(end), text)
+
+    def replaced(self, node: ast.expr | ast.stmt, text: str) -> Edit:
+        return self.edit(*self.extent(node), text)
 
     def indent(self, line: int) -> str:
         text = self.line(line)

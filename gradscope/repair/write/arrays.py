@@ -203,10 +203,7 @@ def _from_tensors(culprit: Culprit, value: ast.expr, are_read: bool) -> str | No
             return inner
         if dotted.startswith("numpy.") and inner is not None:
             return culprit.torch(f"torch.{dotted.removeprefix('numpy.')}({inner})")
-    begin, text = source.extent(value)[0], source.of(value)
-    for one in sorted(_outermost(value), key=source.extent, reverse=True):
-        start, end = source.extent(one)
-        text = text[: start - begin] + _unread(source, one) + text[end - begin :]
+    text = source.written(value, {one: _unread(source, one) for one in _outermost(value)})
     many = isinstance(value, ast.List | ast.ListComp) or not are_read
     if isinstance(value, ast.Name):
         lists = (ast.List, ast.ListComp)

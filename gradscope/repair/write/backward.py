@@ -45,7 +45,7 @@ def corrected(culprit: Culprit, request: ask.Rewrite) -> Ways:
         elementwise=_as_operand(elementwise or "", template, "{elementwise}"),
         grad_output=arguments[1] if len(arguments) > 1 else "grad_output",
     )
-    yield Candidate(f"compute `{text}`", (_in_place_of(culprit, node, text),))
+    yield Candidate(f"compute `{text}`", (culprit.source.replaced(node, text),))
 
 
 def _saved(culprit: Culprit, request: SavedInstead) -> Iterator[Candidate]:
@@ -79,7 +79,7 @@ def hooked(culprit: Culprit, request: ask.HookBackward) -> Ways:
     made = f"{text}.view_as({text})" if isinstance(value, ast.Name) else text
     indent = f"{source.newline}{source.indent(returns[0].lineno)}"
     lines = (f"out = {made}", "if out.requires_grad:", f"    out.register_hook({self_}.backward)")
-    edit = source.edit(*source.extent(returns[0]), indent.join((*lines, "return out")))
+    edit = source.replaced(returns[0], indent.join((*lines, "return out")))
     yield Candidate("call it by a hook on the result", (edit,))
 
 
@@ -108,10 +108,10 @@ def _bounded(culprit: Culprit, formula: ast.expr, wrong_where: Compared) -> Iter
         texts = (f"{wrong_where.name} {sign} {bound}" for sign in signs)
         if any(alike(target.slice, ast.parse(one, mode="eval").body) for one in texts):
             title = f"let the gradient be 0 where `{culprit.source.of(target.slice)}`"
-            yield Candidate(title, (_in_place_of(culprit, formula, "0"),))
+            yield Candidate(title, (culprit.source.replaced(formula, "0"),))
         return
     text = f"{factor(culprit.source.of(formula))} * ({wrong_where.name} {opposite} {bound})"
-    yield Candidate(f"compute `{text}`", (_in_place_of(culprit, formula, text),))
+    yield Candidate(f"compute `{text}`", (culprit.source.replaced(formula, text),))
 
 
 def _computed(culprit: Culprit, position: int) -> ast.expr | None:
@@ -129,10 +129,6 @@ def _computed(culprit: Culprit, position: int) -> ast.expr | None:
             return value.elts[position] if position < len(value.elts) else None
         return value
     return None
-
-
-def _in_place_of(culprit: Culprit, node: ast.expr, text: str) -> Edit:
-    return culprit.source.edit(*culprit.source.extent(node), text)
 
 
 def _as_operand(text: str, template: str, slot: str) -> str:
@@ -154,11 +150,8 @@ def _without_mean(culprit: Culprit, node: ast.expr) -> str | None:
         return None
     averaged = _averaged(outer[0])
     assert averaged is not None
-    source = culprit.source
-    start, end = source.extent(node)
-    first, last = source.extent(outer[0])
-    kept = source.of(averaged) if outer[0] is node else culprit.text(averaged)
-    return source.text[start:first] + kept + source.text[last:end]
+    kept = culprit.source.of(averaged) if outer[0] is node else culprit.text(averaged)
+    return culprit.source.written(node, {outer[0]: kept})
 
 
 def _averaged(node: ast.AST) -> ast.expr | None:
@@ -182,7 +175,7 @@ def exchanged(culprit: Culprit, request: ask.Exchange) -> Iterator[Candidate]:
     texts = culprit.source.of(first), culprit.source.of(second)
     yield Candidate(
         f"swap `{texts[0]}` and `{texts[1]}`",
-        (_in_place_of(culprit, first, texts[1]), _in_place_of(culprit, second, texts[0])),
+        (culprit.source.replaced(first, texts[1]), culprit.source.replaced(second, texts[0])),
     )
 
 

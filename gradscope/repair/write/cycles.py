@@ -62,7 +62,7 @@ def ended(culprit: Culprit) -> Ways:
     if test is not None and last is not None and any(isinstance(p, ast.Mod) for p in parts):
         old = source.of(test)
         text = f"({old}) or {last}" if isinstance(test, ast.BoolOp) else f"{old} or {last}"
-        yield (source.edit(*source.extent(test), text),)
+        yield (source.replaced(test, text),)
 
 
 def slowed(culprit: Culprit, request: ask.SlowSchedule) -> Ways:
@@ -77,7 +77,7 @@ def slowed(culprit: Culprit, request: ask.SlowSchedule) -> Ways:
     made = culprit.at(usage.schedule.made if usage.schedule is not None else None)
     for keyword in made.keywords if isinstance(made, ast.Call) else ():
         if keyword.arg in _LENGTHS and isinstance(keyword.value, ast.Constant):
-            edit = source.edit(*source.extent(keyword.value), str(usage.updates))
+            edit = source.replaced(keyword.value, str(usage.updates))
             title = f"let the schedule last for the {usage.updates:,} steps"
             yield Candidate(title, (edit,))
 
@@ -103,7 +103,7 @@ def widened(culprit: Culprit) -> Ways:
     """float32 wherever the file asks for half precision, but for autocast."""
     source = culprit.source
     edits = [
-        source.edit(*source.extent(node), culprit.torch("torch.float32") or "")
+        source.replaced(node, culprit.torch("torch.float32") or "")
         for node in source.nodes.every(ast.Attribute)
         if culprit.names.dotted(node) in _NARROW and not _is_of_autocast(culprit, node)
     ]

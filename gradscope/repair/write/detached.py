@@ -72,7 +72,7 @@ def copied(culprit: Culprit) -> Iterator[Candidate]:
         if is_here and isinstance(node.value, ast.Name):
             name, start = node.value.id, source.extent(written)[0]
             again = f"{name} = {name}.clone(){source.newline}{source.indent(written.lineno)}"
-            edits = (source.edit(start, start, again), source.edit(*source.extent(node), name))
+            edits = (source.edit(start, start, again), source.replaced(node, name))
             yield Candidate(f"write into a copy of `{name}`", edits)
             return
 
@@ -166,7 +166,7 @@ def _required(culprit: Culprit, name: str) -> Iterator[Candidate]:
         edits = (keyword(source, node, "requires_grad", "True"),)
     elif isinstance(node, ast.expr):
         text = f"{culprit.text(node)}.requires_grad_()"
-        edits = (source.edit(*source.extent(node), text),)
+        edits = (source.replaced(node, text),)
     if edits:
         what = f"`{name}`" if name else "the tensor"
         yield Candidate(f"let {what} require a gradient", edits)
@@ -200,7 +200,7 @@ def _thawed(culprit: Culprit) -> Iterator[Candidate]:
             continue
         statement = source.nodes.statement(node)
         if isinstance(statement, ast.Assign | ast.Expr):
-            edit = source.edit(*source.extent(node), "True")
+            edit = source.replaced(node, "True")
             yield Candidate("leave `requires_grad` on", (edit,))
 
 

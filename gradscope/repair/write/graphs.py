@@ -42,7 +42,7 @@ def detached(culprit: Culprit, request: ask.DetachUse) -> Ways:
         node = node_at(source, frame)
         for one in ast.walk(node) if node is not None else ():
             if isinstance(one, Holder) and source.of(one) == request.name:
-                yield [source.edit(*source.extent(one), f"{request.name}.detach()")]
+                yield [source.replaced(one, f"{request.name}.detach()")]
                 return
 
 
@@ -169,7 +169,7 @@ def asked_for(culprit: Culprit, request: ask.DifferentiateBy) -> Ways:
     given = [*call.args[1:2]] if isinstance(call, ast.Call) else []
     given += [one.value for one in getattr(call, "keywords", ()) if one.arg == "inputs"]
     if len(given) == 1 and not isinstance(given[0], ast.List | ast.Tuple):
-        yield [source.edit(*source.extent(given[0]), request.name)]
+        yield [source.replaced(given[0], request.name)]
 
 
 def reduced(culprit: Culprit) -> Ways:
@@ -180,4 +180,4 @@ def reduced(culprit: Culprit) -> Ways:
     what = call.func.value if called(call) == "backward" else next(iter(call.args), None)
     if what is not None:
         for reduction in ("mean", "sum"):
-            yield [source.edit(*source.extent(what), f"{culprit.text(what)}.{reduction}()")]
+            yield [source.replaced(what, f"{culprit.text(what)}.{reduction}()")]

@@ -39,7 +39,7 @@ def allocated(culprit: Culprit) -> Ways:
     if text is None and isinstance(call.func, ast.Attribute):
         text = f"{culprit.source.of(call.func.value)}.{new}"
     if text is not None:
-        yield [culprit.source.edit(*culprit.source.extent(call.func), text)]
+        yield [culprit.source.replaced(call.func, text)]
 
 
 def of_one_shape(culprit: Culprit, request: ask.MatchShapes) -> Ways:

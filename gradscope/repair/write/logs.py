@@ -98,18 +98,11 @@ def _joined(read: Reading, node: ast.expr, found: Spelled) -> str | None:
 
 
 def _with(read: Reading, node: ast.expr, texts: Mapping[ast.expr, str]) -> str:
-    """The text of a node with some of its parts, in their order, written otherwise."""
-    source = read.culprit.source
-    start, end = source.extent(node)
+    """The text of a node with some of its parts written otherwise."""
     for other in ast.iter_child_nodes(node):
         if isinstance(other, ast.expr) and not any(one in texts for one in ast.walk(other)):
             read.text(other)
-    pieces = []
-    for part, text in texts.items():
-        first, last = source.extent(part)
-        pieces += [source.text[start:first], text]
-        start = last
-    return "".join((*pieces, source.text[start:end]))
+    return read.culprit.source.written(node, texts)
 
 
 def _pad(read: Reading, found: Spelled) -> str | None:

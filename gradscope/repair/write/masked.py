@@ -87,13 +87,10 @@ def _restored(
     has_none = culprit.overwritten is not None or is_matrix
     if where is None or operand is None or has_none or not isinstance(node, ast.expr):
         return
-    start = culprit.source.extent(node)[0]
-    first, last = culprit.source.extent(operand)
-    text = culprit.source.of(node)
-    value = _value(culprit) or f"{atom(text)}.detach()"
+    value = _value(culprit) or f"{atom(culprit.source.of(node))}.detach()"
     for condition, kept in conditions[:1]:
         safe = _where(culprit, condition, kept, operand, edge.cure.harmless or "1.0")
-        again = f"{text[: first - start]}{safe}{text[last - start :]}"
+        again = culprit.source.written(node, {operand: safe})
         if "\n" in again:
             again = ast.unparse(ast.parse(f"({again})", mode="eval"))
         op = phrases.spelled(culprit.finding.op)

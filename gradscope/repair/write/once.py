@@ -46,7 +46,7 @@ def computed_once(culprit: Culprit, one: Candidate) -> Candidate:
             continue
         edits = [replace(edit, text=pattern.sub(name, edit.text)) for edit in one.edits]
         if not _is_covered(source, one, node):
-            edits.append(source.edit(*source.extent(node), name))
+            edits.append(source.replaced(node, name))
         one = replace(
             one,
             title=one.title.replace(f"({text})", name).replace(text, name),

@@ -29,11 +29,11 @@ def given(culprit: Culprit, request: ask.GiveParameters) -> Ways:
         if not wanted:
             continue
         if len(found) == len(wanted) == 1 and not wanted[0].bare:
-            yield (source.edit(*source.extent(found[0]), wanted[0].text),)
+            yield (source.replaced(found[0], wanted[0].text),)
         elif not depth and (first := _first(call)) is not None:
             text = f"[{_all_of(wanted)}]" if len(wanted) > 1 or wanted[0].bare else ""
             text = text or f"{wanted[0].text}.parameters()"
-            yield (source.edit(*source.extent(first), text),)
+            yield (source.replaced(first, text),)
 
 
 def added(culprit: Culprit, request: ask.AddParameters) -> Ways:
@@ -55,7 +55,7 @@ def added(culprit: Culprit, request: ask.AddParameters) -> Ways:
                 yield (source.edit(past, past, f", {more}"),)
             case ast.Call() | ast.BinOp() | ast.ListComp() | ast.GeneratorExp() if not any(groups):
                 text = source.of(first) if isinstance(first, ast.Call) else f"({source.of(first)})"
-                yield (source.edit(*source.extent(first), f"[*{text}, {more}]"),)
+                yield (source.replaced(first, f"[*{text}, {more}]"),)
 
 
 def below(source: Source, call: ast.Call, given: ast.expr) -> Iterator[Edits]:

@@ -57,10 +57,8 @@ def _started(culprit: Culprit, value: ast.expr) -> str | None:
     if not isinstance(value, ast.Call):
         return None
     if culprit.names.dotted(value.func) in PARAMETERS and value.args:
-        start, end = culprit.source.extent(value.args[0])
-        first, last = culprit.source.extent(value)
-        text = culprit.source.text
-        return f"{text[first:start]}{atom(of(value.args[0]))}.log(){text[end:last]}"
+        start = f"{atom(of(value.args[0]))}.log()"
+        return culprit.source.written(value, {value.args[0]: start})
     if _named(value.func) == "requires_grad_" and isinstance(value.func, ast.Attribute):
         return f"{atom(of(value.func.value))}.log().requires_grad_()"
     others = [key for key in value.keywords if key.arg != "requires_grad"]

@@ -36,7 +36,7 @@ def out_of_place(culprit: Culprit, request: ask.OutOfPlace) -> Ways:
         if sign is not None:
             target, value = source.of(node.target), source.of(node.value)
             value = value if isinstance(node.value, _ATOMS) else f"({value})"
-            yield [source.edit(*source.extent(node), f"{target} = {target} {sign} {value}")]
+            yield [source.replaced(node, f"{target} = {target} {sign} {value}")]
     holder = holder_of(written(source, node))
     if holder is not None:
         name = source.of(holder)
@@ -58,13 +58,13 @@ def _not_in_place(source: Source, module: str) -> Iterator[Edit]:
             yield from _switched_off(source, call)
             for given in call.args:
                 if isinstance(given, ast.Constant) and given.value is True:
-                    yield source.edit(*source.extent(given), "False")
+                    yield source.replaced(given, "False")
 
 
 def _switched_off(source: Source, call: ast.Call) -> Iterator[Edit]:
     for one in call.keywords:
         if one.arg == "inplace" and isinstance(one.value, ast.Constant) and one.value.value is True:
-            yield source.edit(*source.extent(one.value), "False")
+            yield source.replaced(one.value, "False")
 
 
 def _renamed(source: Source, call: ast.Call) -> Iterator[Edit]:
@@ -91,7 +91,7 @@ def copied(culprit: Culprit, request: ask.CopyWhenSaved) -> Ways:
     if not isinstance(node, ast.expr):
         return
     if request.role == "result":
-        yield [source.edit(*source.extent(node), f"{culprit.text(node)}.clone()")]
+        yield [source.replaced(node, f"{culprit.text(node)}.clone()")]
         return
     later = holder_of(written(source, node_at(source, request.write)))
     names = {request.name, source.of(later) if later is not None else ""}
@@ -99,7 +99,7 @@ def copied(culprit: Culprit, request: ask.CopyWhenSaved) -> Ways:
     parts = [one for one in ast.walk(node) if isinstance(one, ast.expr) and _is_read(one)]
     for one in (given, *(part for part in parts if _is_of(source, part, names))):
         if one is not None and _is_read(one):
-            yield [source.edit(*source.extent(one), f"{culprit.text(one)}.clone()")]
+            yield [source.replaced(one, f"{culprit.text(one)}.clone()")]
 
 
 def _is_of(source: Source, node: ast.expr, names: set[str]) -> bool:

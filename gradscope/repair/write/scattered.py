@@ -9,7 +9,7 @@ from gradscope.repair.write.culprit import Candidate, Culprit
 from gradscope.repair.write.spelling import can_repeat
 from gradscope.repair.write.splice import before
 from gradscope.repair.write.uses import Uses
-from gradscope.source import Source, definition
+from gradscope.source import definition
 from gradscope.source.arguments import Spelled, parameter_of, spelled
 
 _SUMS = frozenset(("index_add", "scatter_add"))
@@ -83,15 +83,9 @@ def _total(culprit: Culprit, call: ast.Call, made: ast.expr, scores: ast.expr) -
             _, dim, index, _ = added.positional
             by = [given[name] for name in _names(index) & {*given} - {values}]
             if len(by) == 1 and not _names(dim):
-                start = _with(source, call, given[values], culprit.text(scores))
+                start = source.written(call, {given[values]: culprit.text(scores)})
                 return _Total(start, source.of(dim), by[0], False)
     return None
-
-
-def _with(source: Source, call: ast.Call, argument: ast.expr, text: str) -> str:
-    """A call with another text in the place of an argument."""
-    (first, last), (start, end) = source.extent(call), source.extent(argument)
-    return source.text[first:start] + text + source.text[end:last]
 
 
 def _sum(culprit: Culprit, call: ast.Call) -> Spelled | None:

@@ -92,7 +92,7 @@ def keyword(source: Source, call: ast.Call, name: str, value: str) -> Edit:
     """Give a call a keyword argument, in place of one of that name."""
     given = next((key.value for key in call.keywords if key.arg == name), None)
     if given is not None:
-        return source.edit(*source.extent(given), value)
+        return source.replaced(given, value)
     end = source.extent(call)[1] - 1
     last = len(source.text[:end].rstrip())
     separator = {"(": "", ",": " "}.get(source.text[last - 1], ", ")

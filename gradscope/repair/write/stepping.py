@@ -24,7 +24,7 @@ def slower(culprit: Culprit, request: ask.LowerRate) -> Ways:
         by_hand = not update.optimizer
         number = rate_by_hand(culprit.source, place) if by_hand else _of_optimizer(culprit, update)
         if number is not None:
-            edit = culprit.source.edit(*culprit.source.extent(number), f"{new:g}")
+            edit = culprit.source.replaced(number, f"{new:g}")
             yield (edit,)
             return
     yield from rates(culprit)
@@ -53,8 +53,8 @@ def step_first(culprit: Culprit, request: ask.StepBeforeClearing) -> Ways:
             backward = (_calls(one, "backward") for one in block[: between[-1]])
             if any(backward) and _calls(step, "step"):
                 edits = (
-                    source.edit(*source.extent(clear), source.of(step)),
-                    source.edit(*source.extent(step), source.of(clear)),
+                    source.replaced(clear, source.of(step)),
+                    source.replaced(step, source.of(clear)),
                 )
                 yield edits
                 return
@@ -79,7 +79,7 @@ def descending(culprit: Culprit, request: ask.Descend) -> Ways:
         return
     found = ascent(source, update.location, update.optimizer)
     if isinstance(found, ast.keyword):
-        edit = source.edit(*source.extent(found.value), f"-{source.of(found.value)}")
+        edit = source.replaced(found.value, f"-{source.of(found.value)}")
         yield (edit,)
     elif found is not None:
         start, end = source.extent(found.target)[1], source.extent(found.value)[0]
@@ -91,7 +91,7 @@ def divided(culprit: Culprit, request: ask.DivideLoss) -> Ways:
     source, call = culprit.source, culprit.at(request.backward)
     if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
         loss = call.func.value
-        edit = source.edit(*source.extent(loss), f"({source.of(loss)} / {request.passes})")
+        edit = source.replaced(loss, f"({source.of(loss)} / {request.passes})")
         yield (edit,)
 
 

@@ -91,11 +91,7 @@ def _of_vectors(culprit: Culprit, request: ask.TameSlope) -> Ways:
     keep = ", keepdim=True" if keeps else ""
     longer = f"{max(request.near or 0.0, _USUAL):g}"
     lengths = (f"({atom(text)}.norm(dim={dim}{keep}) > {longer})" for text in texts.values())
-    written = culprit.source.of(whole)
-    begin = culprit.source.extent(whole)[0]
-    for node in sorted(texts, key=lambda one: culprit.source.extent(one), reverse=True):
-        start, end = (one - begin for one in culprit.source.extent(node))
-        written = written[:start] + texts[node] + written[end:]
+    written = culprit.source.written(whole, texts)
     edits = (*line, culprit.replace(whole, " * ".join((written, *lengths))))
     yield edits
 

@@ -69,7 +69,7 @@ def through_scaler(culprit: Culprit) -> Iterator[Candidate]:
                 text = f"{name}.step({target_of(culprit, call)})"
                 text += f"{source.newline}{source.indent(step.lineno)}{name}.update()"
                 title = "step through the scaler, which divides the gradients by its scale"
-                edit = source.edit(*source.extent(step), text)
+                edit = source.replaced(step, text)
                 yield Candidate(title, (edit,))
 
 

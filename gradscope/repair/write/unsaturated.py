@@ -80,9 +80,8 @@ def _of_complement(read: Reading, node: ast.expr) -> str | None:
 
 def _of_label(read: Reading, call: ast.Call) -> str:
     """A loss of the same kind with the opposite of its second argument, the label."""
-    source, label = read.culprit.source, call.args[1]
-    (start, end), (first, last) = source.extent(call), source.extent(label)
-    return f"{source.text[start:first]}1 - {atom(read.text(label))}{source.text[last:end]}"
+    label = call.args[1]
+    return read.culprit.source.written(call, {label: f"1 - {atom(read.text(label))}"})
 
 
 def _is_negated(culprit: Culprit, node: ast.expr) -> bool:
