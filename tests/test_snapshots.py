@@ -336,11 +336,13 @@ def test_a_copy_takes_a_snapshot_of_its_own_before_the_step_that_is_asked_for(lo
     (tmp_path / "program.py").write_text((BEGIN + LOSS + STEP + book + loop).replace("LAST", "30"))
     command = [sys.executable, "-c", OF_ITS_OWN]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
-    if "no snapshot of its own" in done.stderr:
-        in_copy = re.findall(r"^\d+ .*$", (tmp_path / "hurdles").read_text(), re.MULTILINE)
-        if in_copy:  # of the machine, at this moment
-            pytest.skip(f"none could be taken: {in_copy}")
-    assert done.returncode == 0, done.stderr
+    hurdles = tmp_path / "hurdles"
+    in_copy = (
+        re.findall(r"^\d+ (.*)$", hurdles.read_text(), re.MULTILINE) if hurdles.exists() else []
+    )
+    if done.returncode and in_copy and {*in_copy} == {Hurdle.MEMORY}:
+        pytest.skip("the machine has no room for one at this moment")
+    assert done.returncode == 0, (in_copy, done.stderr)
     assert len((tmp_path / "train.log").read_text().splitlines()) == 31
 
 

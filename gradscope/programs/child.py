@@ -59,11 +59,6 @@ class Job:
     done: mmap.mmap | None = None  # the steps so far, in memory that a death leaves to the parent
 
 
-def steps_in(done: mmap.mmap) -> int:
-    """The steps that a program has made, dead or alive."""
-    return int.from_bytes(done[:], "little")
-
-
 class Messenger:
     """Observes the program and sends messages: progress, the facts so far, the final trace. In a
     copy of the program it answers the question that a snapshot was asked."""

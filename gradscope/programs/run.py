@@ -356,7 +356,6 @@ class _Wait:
 
     def trace(self, target: str, deaths: IO[str], done: mmap.mmap | None = None) -> Trace:
         """The facts of the run, with its true ending."""
-        from gradscope.programs.child import steps_in
         from gradscope.programs.endings import ending_of_status
         from gradscope.programs.process import preload
 
@@ -369,7 +368,8 @@ class _Wait:
             trace = replace(self._latest or Trace(target), ending=ending)
             if self._latest is not None and not self._asked_to_end:
                 lost = self._gone - self._latest_came
-                unseen = max(0, steps_in(done) - len(trace.steps)) if done is not None else 0
+                made = int.from_bytes(done[:], "little") if done is not None else 0
+                unseen = max(0, made - len(trace.steps))
                 last = f"{lost:.2g} s" + (f" ({plural(unseen, 'step')})" if unseen else "")
                 note = f"the last {last} of the program were not seen"
                 trace = replace(trace, notes=(*trace.notes, note), unseen=unseen)
