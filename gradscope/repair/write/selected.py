@@ -5,7 +5,7 @@ import ast
 from collections.abc import Iterator
 
 from gradscope.repair.write.culprit import Candidate, Culprit
-from gradscope.repair.write.spelling import filled, operand_of
+from gradscope.repair.write.spelling import can_repeat, filled, operand_of
 from gradscope.repair.write.uses import Uses
 from gradscope.rules.wording import proposals
 from gradscope.source.arguments import spelled
@@ -25,7 +25,7 @@ def selected(culprit: Culprit) -> Iterator[Candidate]:
     sides of `F.l1_loss(a.log(), b.log())`."""
     edge = next(culprit.edges(), None)
     node = operand_of(culprit, edge) if edge is not None else None
-    if edge is None or not isinstance(node, ast.Name | ast.Attribute):
+    if edge is None or node is None or not can_repeat(culprit, node):
         return
     condition = filled(culprit, edge, edge.cure.condition, node)
     if condition is None or not isinstance(culprit.node, ast.expr):
