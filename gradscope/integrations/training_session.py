@@ -18,8 +18,8 @@ from gradscope.errors import GradscopeError
 from gradscope.facts import NotChecked, Report, Severity, Trace, Trouble
 from gradscope.integrations.in_place import InPlace
 from gradscope.integrations.watch import Watch
+from gradscope.record.finite import all_finite
 from gradscope.record.tracing import unobserved
-from gradscope.record.watching import all_finite
 from gradscope.writing import write_whole
 
 PAGE = "gradscope.html"

@@ -89,6 +89,7 @@ class Messenger:
             alone=True,
             full_from=options.full_from,
             on_step=self._tell,
+            on_pass=self._count,
             on_stop=self.end,
             check_functions=options.custom_backward,
             hazards=options.hazards,
@@ -98,10 +99,14 @@ class Messenger:
             each_op=job.measure is None,
         )
 
-    def _tell(self, steps: int, ops: int) -> None:
+    def _count(self, steps: int) -> None:
         """Called after every backward pass."""
         if self._done is not None:
             self._done[:] = steps.to_bytes(len(self._done), "little")
+
+    def _tell(self, steps: int, ops: int) -> None:
+        """Called after backward passes."""
+        self._count(steps)
         now = time.monotonic()
         if now - self._told >= PROGRESS_EVERY:
             self._told = now

@@ -32,6 +32,7 @@ class RunContext:
         self.updates: int | None = None  # by optimizers, so far; None without one
         self.nested = 0  # backward passes that run: a reentrant checkpoint has one in another
         self.is_torn = False  # the last backward pass was left by an exception
+        self.coasts = False  # nobody looks at what the program does to gradients (see `Coasting`)
         self.is_experiment = False  # what runs is an experiment of ours, and no step of the program
         self.halted = False  # the program is to end: raise at the next op
         self.halt_again: Callable[[], None] = lambda: None
@@ -81,6 +82,10 @@ class RunContext:
 
     def end_step(self) -> None:
         self.step += 1
+        self.turn_step()
+
+    def turn_step(self) -> None:
+        """What is known of a step belongs to an earlier one from now on."""
         self.journal.turn_step()
         self.bad_in_step = False
         self.names.forget_memory()

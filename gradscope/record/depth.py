@@ -13,7 +13,7 @@ import torch
 
 from gradscope.facts import Compiling
 from gradscope.record.mode import RecordingMode
-from gradscope.record.schedule import is_chosen, next_chosen
+from gradscope.record.schedule import before_chosen, is_chosen
 from gradscope.record.sites import Site, note_site, place_of
 from gradscope.record.sizes.gradients import Sizes
 from gradscope.record.stand_ins import stand_in
@@ -56,9 +56,12 @@ class Depth:
         is_early = step < _BY_HAND and sizes.updates.are_by_hand
         return (is_early or is_chosen(number)) and self.compiled.first is None
 
-    def due_after(self, step: int) -> float:
-        """The first step after this one that may be due without an optimizer."""
-        return min(next_chosen(step), math.inf if self.full_from is None else self.full_from)
+    def calm(self, step: int, updates: int | None) -> tuple[float, float]:
+        """How many passes, and updates, may come until one is due."""
+        number = step if updates is None else updates
+        rare = before_chosen(number) if self.compiled.first is None else math.inf
+        passes = math.inf if self.full_from is None else self.full_from - step
+        return (min(passes, rare), math.inf) if updates is None else (passes, rare)
 
     def note_compiled(self, step: int) -> None:
         """The program compiles something, in this step."""

@@ -144,12 +144,13 @@ class EveryOp:
                 journal.keep_only([*alive, *self.symptoms.held(), *self.mode.reads.held()])
             self.watching.end_backward()
 
-    def calm_until(self) -> float:
-        """The step before which, as far as is known, no other has to be looked at in full, nor
-        what became of something bad."""
+    def calm(self) -> tuple[float, float]:
+        """How many passes, and updates, may come until one has to be looked at in full, or what
+        became of something bad."""
         is_waited_for = self.symptoms.are_waiting or self.symptoms.confirmed
-        is_calm = not (is_waited_for or self.context.provenance.holds_unintended())
-        return self.depth.due_after(self.context.step) if is_calm else 0
+        if self.depth.is_full or is_waited_for or self.context.provenance.holds_unintended():
+            return 0, 0
+        return self.depth.calm(self.context.step, self.context.updates)
 
     def optimizer_begins(self, work: Work) -> None:
         if self.context.is_blind or (self.depth.is_full and not self.mode.is_on):
@@ -247,7 +248,7 @@ class EveryOp:
             settings=tuple(self.settings),
             unexamined=self.watching.unexamined(ending),
             raised=mode.raised.fact(ending),
-            surged=self.watching.surges.first,
+            surged=self.sizes.surges.first,
             compiled=self.depth.compiled.fact(),
             rounded_otherwise=tuple(self.context.rounded_otherwise),
         )

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 _HALF = (torch.float16, torch.bfloat16)
+_SMALL = 2**14  # elements: copying them costs less than an op for each of them
 _COMPRESSED = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
 # Of a tensor with one element, as `Tensor.item` does it, and as it did before anything was put
 # around that.
@@ -272,3 +273,33 @@ def _norm_of(values: torch.Tensor) -> float:
     if 1e-15 < norm < 1e15 or norm != norm:
         return norm
     return float(item(torch.linalg.vector_norm(values, dtype=torch.float64)))
+
+
+def all_finite(tensors: Iterable[Any]) -> bool:
+    """Whether none of them holds NaN or inf: by one fused pass over all, and exactly where that
+    says no, since sums may leave the range of the dtype. What is no tensor is passed over."""
+    small: list[torch.Tensor] = []
+    large: list[torch.Tensor] = []
+    others: list[torch.Tensor] = []
+    for one in tensors:
+        if type(one) is torch.nn.Parameter or type(one) is torch.Tensor:
+            (small if one.numel() <= _SMALL else large).append(one)
+        elif isinstance(one, torch.Tensor):
+            others.append(one)
+    try:
+        total = _total(small, large)
+        is_finite = total - total == 0.0
+    except (RuntimeError, NotImplementedError, TypeError):
+        is_finite = False  # sparse, integers, float8, several devices
+    return (is_finite or not any(map(holds_bad, (*small, *large)))) and not any(
+        map(holds_bad, others)
+    )
+
+
+def _total(small: list[torch.Tensor], large: list[torch.Tensor]) -> float:
+    """A number that is finite only where all are. Small ones are added up as one."""
+    sums = [norm.sum() for norm in torch._foreach_norm(large, 2.0)] if large else []
+    if small:
+        flat = torch._C._nn.flatten_dense_tensors(small) if len(small) > 1 else small[0]
+        sums.append(quick_sum(flat))
+    return float(sum(map(item, sums)))

@@ -123,9 +123,21 @@ class Steps:
     def __len__(self) -> int:
         return len(self._rows)
 
-    def add(self, loss: float | None, ops: int, site: Site, *, in_full: bool, tried: bool) -> None:
-        """After so many `ops` in all."""
-        now = time.perf_counter()
+    @property
+    def seconds_of_last(self) -> float:
+        return self._rows[-1][1] if self._rows else math.inf
+
+    def add(
+        self,
+        loss: float | None,
+        site: Site,
+        ops: int | None = None,
+        *,
+        in_full: bool = False,
+        tried: bool = False,
+    ) -> None:
+        """After so many `ops` in all, where they were seen."""
+        now, ops = time.perf_counter(), self._ops if ops is None else ops
         if site != self._site:
             self._site = site
         self._rows.append((loss, now - self._clock, ops - self._ops, self._site, in_full, tried))

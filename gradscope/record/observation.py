@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from gradscope.facts import AnyRefusal, Ending, Environment, Trace
+from gradscope.record.coasting import Coasting
 from gradscope.record.context import RunContext
 from gradscope.record.data import show_warnings_as_ever
 from gradscope.record.dispatch import Dispatch
@@ -22,7 +23,7 @@ from gradscope.record.every_op import EveryOp
 from gradscope.record.handlers import let_handlers_wait
 from gradscope.record.limit import FIRST_ERROR, LastUpdate, Limit, Steps, StopTrace
 from gradscope.record.optimizers import Work, watch_optimizers
-from gradscope.record.passes import BackwardPass, Engine, Measure, plain_loss
+from gradscope.record.passes import BackwardPass, Engine, Measure
 from gradscope.record.patches import follow_functions, follow_modules
 from gradscope.record.probes.function_checks import FunctionChecks
 from gradscope.record.refusals import refusal_of
@@ -40,8 +41,9 @@ class Observation:
     Stops the program (by `StopTrace`) at the first error unless `keep_going`, and where `steps` or
     `passes` say (see `Limit`): when the next backward begins, or, `ends_with_update`, once the
     optimizers have taken the last one's gradients. `on_stop` is called once, before that, in the
-    program's thread, `on_step` after each backward, with the passes and the ops so far, and
-    `between_steps` after each step but the last. Of a program that is `alone` in this process all
+    program's thread, `on_step` after backward passes, with the passes and the ops so far, and
+    `between_steps` after steps other than the last; where many steps go by in a row (see
+    `Coasting`), not after each, but `on_pass` is. Of a program that is `alone` in this process all
     tensors that there are at its end are its own. `measure` is told of each backward and update.
     Losses and gradients are bit-identical with and without it; the RNG streams are untouched.
 
@@ -57,6 +59,7 @@ class Observation:
         alone: bool = False,
         keep_going: bool = True,
         on_step: Callable[[int, int], None] = lambda steps, ops: None,
+        on_pass: Callable[[int], None] = lambda steps: None,
         on_stop: Callable[[Ending], None] = lambda ending: None,
         check_functions: bool = True,
         hazards: bool = False,
@@ -72,7 +75,6 @@ class Observation:
         self._last = LastUpdate(ends_with_update)
         self._ending = Ending("stopped")
         self.ran = Steps()
-        self._calm_until = 0.0  # steps before which none has to be looked at, as is known
         self._elsewhere: dict[str, None] = {}  # other threads that ran backward, in order
         self._refusal: AnyRefusal | None = None
         self._stack = ExitStack()
@@ -82,6 +84,7 @@ class Observation:
         self.sizes = Sizes(context, measure)
         self.ops: EveryOp | None = None
         self.dispatch = Dispatch(context)
+        self.coasting = Coasting(context, self.limit, self.sizes, self._look_at_gradients, on_pass)
         if each_op:
             self.ops = EveryOp(context, self.sizes, self._confirmed, full_from, hazards=hazards)
             self.ops.watching.alone = alone
@@ -102,13 +105,18 @@ class Observation:
         self.sizes.begin(self._stack, thread, self.dispatch)
         self._stand_in_for_engine(thread)
         watch_optimizers(
-            self._stack, self.optimizer_begins, self.optimizer_ends, self.optimizer_made
+            self._stack,
+            self.optimizer_begins,
+            self.optimizer_ends,
+            self.optimizer_made,
+            self.coasting,
         )
         return self
 
     def _stand_in_for_engine(self, thread: int) -> None:
         """Be asked for each backward pass of this thread, where ops compute values."""
         original: Callable[..., Any] = torch.autograd.graph._engine_run_backward
+        coasting = self.coasting
 
         def run(one: BackwardPass) -> Any:
             return original(one.outputs, *one.args, **one.kwargs)
@@ -117,14 +125,14 @@ class Observation:
             if is_elsewhere(thread):
                 self._elsewhere[threading.current_thread().name] = None
                 return original(t_outputs, *args, **kwargs)
-            if not computes_values():
-                return original(t_outputs, *args, **kwargs)
-            frame, loss = sys._getframe(1), plain_loss(t_outputs, kwargs)
+            frame = sys._getframe(1)
             try:
-                if loss is None or not self.lets_pass(loss):
-                    return self.run_backward(run, BackwardPass(t_outputs, args, kwargs, frame))
-                calmly = functools.partial(original, t_outputs, *args, **kwargs)
-                return self.run_calmly(calmly, loss, t_outputs[0], frame)
+                if coasting.passes and (loss := coasting.loss_of(t_outputs, kwargs)) is not None:
+                    as_ever = functools.partial(original, t_outputs, *args, **kwargs)
+                    return coasting.run(as_ever, t_outputs[0], loss, frame)
+                if not computes_values():
+                    return original(t_outputs, *args, **kwargs)
+                return self.run_backward(run, BackwardPass(t_outputs, args, kwargs, frame))
             except BaseException as error:
                 leave_us_out(error)
                 raise
@@ -133,6 +141,7 @@ class Observation:
             stand_in(self._stack, owner, "_engine_run_backward", engine, inner=True)
 
     def __exit__(self, *failure: object) -> None:
+        self.coasting.end()
         error = failure[1] if len(failure) > 1 else None
         if self.ops is not None and isinstance(error, BaseException):
             if not isinstance(error, StopTrace):
@@ -182,46 +191,24 @@ class Observation:
                 ops.mode.forget_history()
         return result
 
-    def lets_pass(self, loss: float) -> bool:
-        """Whether the coming pass, which adds gradients to leaves, is one of many, so that nobody
-        has to look at it closely. Its loss is finite, and an op of ours would not be seen."""
-        context, ops = self.context, self.ops
-        return (
-            context.step + 1 < self._calm_until
-            and not (context.nested or context.is_experiment)
-            and ops is not None
-            and not ops.depth.is_full
-            and not (self.functions is not None and self.functions.found)
-            and self.sizes.lets_pass(loss)
+    def _coast(self) -> None:
+        """Nobody has to look at the coming steps, as far as is known."""
+        context, ops, checks = self.context, self.ops, self.functions
+        if ops is None or context.halted or not context.is_between or (checks and checks.found):
+            return
+        (passes, updates), sizes = ops.calm(), self.sizes
+        self.coasting.begin(
+            self.ran,
+            min(passes, sizes.calm_passes, self.limit.fewest - self.steps - 1),
+            min(updates, sizes.usages.calm_updates),
+            ops.watching.reached if context.updates is None else None,
         )
 
-    def run_calmly(
-        self, engine: Callable[[], Any], loss: float, root: torch.Tensor, frame: FrameType
-    ) -> Any:
-        """Run the engine for such a pass, which `frame` asks for; `root` is differentiated."""
-        context, ops = self.context, self.ops
-        assert ops is not None
-        ops.watching.begin_calmly()
-        self.sizes.usages.begin_pass()
-        context.nested, context.is_torn = 1, True
-        try:
-            result = engine()
-            context.is_torn = False
-        finally:
-            context.nested = 0
-        site, tried = user_site(frame), context.tries
-        self.ran.add(loss, ops.mode.ops, site, in_full=False, tried=tried)
-        if ops.watching.gives_bad_gradients(root):
-            self._calm_until = 0
-            one = BackwardPass((root,), (), {"accumulate_grad": True}, frame)
-            ops.end_backward(one, None, last=False)
-        self.sizes.note_pass(loss)
-        context.end_step()
-        if context.updates is None:
-            ops.watching.check_leaves()
-        self._on_step(context.step, ops.mode.ops)
-        self._between_steps(self)
-        return result
+    def _look_at_gradients(self, root: torch.Tensor, frame: FrameType) -> None:
+        """Of a pass that went by, of this root."""
+        assert self.ops is not None
+        one = BackwardPass((root,), (), {"accumulate_grad": True}, frame)
+        self.ops.end_backward(one, None, last=False)
 
     def _run_ops(self, engine: Engine, one: BackwardPass) -> Any:
         return engine(one) if self.ops is None else self.ops.run_backward(engine, one)
@@ -232,7 +219,7 @@ class Observation:
             result = self._run_ops(engine, one)
             in_full = self.ops is not None and self.ops.depth.is_full
             tried = self.context.tries
-            self.ran.add(loss, self._ops_so_far, site, in_full=in_full, tried=tried)
+            self.ran.add(loss, site, self._ops_so_far, in_full=in_full, tried=tried)
             if self.ops is not None:
                 self.ops.end_backward(one, result, last=self._is_last)
             return result
@@ -257,13 +244,15 @@ class Observation:
             self.context.end_step()
             if self.ops is not None:
                 self.ops.end_step()
-                self._calm_until = min(self.limit.fewest, self.ops.calm_until())
             self._on_step(self.steps, self._ops_so_far)
         if self._is_last and self._last.is_over_after_backward(self.sizes.updates.are_by_hand):
             self._halt(self._reason)
         self._between_steps(self)
+        if self.context.updates is None:
+            self._coast()
 
     def optimizer_made(self, optimizer: Any, frame: FrameType) -> None:
+        self.coasting.end()
         self.limit.note_optimizer()
         if self.ops is not None:
             self.ops.mode.refusable.optimizer_made(optimizer)
@@ -283,6 +272,8 @@ class Observation:
         self.sizes.optimizer_ends(work)
         if work.over and self._last.is_over_after(work.optimizer):
             self._halt(self._reason)
+        if work.over and self.coasting.may_begin_after(work.optimizer) and not work.inner:
+            self._coast()
 
     # Its end
 
@@ -303,7 +294,6 @@ class Observation:
 
     def _confirmed(self) -> None:
         """A symptom is one."""
-        self._calm_until = 0
         if not self._keep_going:
             self._halt(FIRST_ERROR)
 
@@ -375,6 +365,7 @@ class Observation:
     def trace(self, target: str, ending: Ending) -> Trace:
         """The facts so far, as if the program had ended like this. Changes nothing, so that it may
         be asked for at any time."""
+        self.coasting.end()
         functions = self.functions
         seen = Trace(
             target=target,

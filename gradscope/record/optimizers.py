@@ -30,11 +30,12 @@ class Work:
     """What an optimizer does by itself: all of `step()`, or a part of it up to a call of its
     closure, or from there on. `frame` runs `step()`. `updates`: the optimizer has the gradients
     that it steps along; where it is given a closure, that one is yet to make them at first. `over`:
-    `step()` is done."""
+    `step()` is done. `inner`: another optimizer has called it."""
 
     optimizer: Any
     frame: FrameType
     updates: bool
+    inner: bool = False
     over: bool = False
     _site: Site | None = None
 
@@ -44,6 +45,19 @@ class Work:
         if self._site is None:
             self._site = user_site(self.frame)
         return self._site
+
+
+class LetsPass:
+    """Lets steps go by unseen, as long as there are `passes` that may: here none."""
+
+    passes = 0
+
+    def lets_step(self, optimizer: Any, *, has_closure: bool) -> bool:
+        """Whether one may that is about to."""
+        return False
+
+    def note_step(self, optimizer: Any) -> None:
+        """One has stepped meanwhile."""
 
 
 def parameters_of(optimizer: Any) -> Iterator[torch.Tensor]:
@@ -89,11 +103,13 @@ def watch_optimizers(
     stack: ExitStack,
     before: Callable[[Work], None],
     after: Callable[[Work], None],
-    made: Callable[[Any, FrameType], None] | None = None,
+    made: Callable[[Any, FrameType], None],
+    coasting: LetsPass = LetsPass(),  # noqa: B008  # it has no state
 ) -> None:
     """Call `before` and `after` around all that an optimizer does in this thread, until `stack`
     ends. The closure that it is given is the program's own work, an ordinary forward and backward.
-    `made` is called with each new optimizer and the frame that asked for it.
+    `made` is called with each new optimizer and the frame that asked for it. Of a `step()` that
+    `coasting` lets go by, that alone is told, when it is over.
 
     Torch's hooks are of the whole process. Another thread trains on parameters of its own, and
     reading their gradients from here, while it replaces them, crashes natively.
@@ -105,12 +121,14 @@ def watch_optimizers(
         return is_elsewhere(thread) or not computes_values()
 
     def begin(optimizer: Any, args: Any, kwargs: Any) -> Any:
-        if is_foreign():
-            return None
         closure = args[1] if len(args) > 1 else kwargs.get("closure")
         has_closure = callable(closure)
+        if is_elsewhere(thread) or coasting.lets_step(optimizer, has_closure=has_closure):
+            return None
+        if not computes_values():
+            return None
         frame = sys._getframe(1)
-        work = Work(optimizer, frame, updates=not has_closure)
+        work = Work(optimizer, frame, updates=not has_closure, inner=bool(running))
         running.append(work)
         before(work)
         if not has_closure:
@@ -138,7 +156,14 @@ def watch_optimizers(
         return call
 
     def end(optimizer: Any, args: Any, kwargs: Any) -> None:
-        if is_foreign() or not any(work.optimizer is optimizer for work in reversed(running)):
+        if is_elsewhere(thread):
+            return
+        if coasting.passes:
+            coasting.note_step(optimizer)
+            return
+        if not computes_values() or not any(
+            work.optimizer is optimizer for work in reversed(running)
+        ):
             return
         while (work := running.pop()).optimizer is not optimizer:
             pass  # a step that raised has no end of its own
@@ -148,8 +173,7 @@ def watch_optimizers(
         work.over = True
         after(work)
 
-    if made is not None:
-        stand_in(stack, torch.optim.Optimizer, "__init__", _telling(made, thread))
+    stand_in(stack, torch.optim.Optimizer, "__init__", _telling(made, thread))
     stack.callback(register_optimizer_step_pre_hook(begin).remove)
     stack.callback(register_optimizer_step_post_hook(end).remove)
     stack.callback(running.clear)

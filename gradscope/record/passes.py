@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cached_property
 from types import FrameType
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 
@@ -112,16 +112,15 @@ class BackwardPass:
 Engine = Callable[[BackwardPass], Any]  # runs a pass
 
 
-def plain_loss(outputs: Any, kwargs: Any) -> float | None:
-    """Of a pass that adds gradients to leaves: its one root, where that is a finite number which
-    can be read as it is."""
-    if len(outputs) != 1 or not kwargs.get("accumulate_grad") or is_observed():
-        return None
-    root = outputs[0]
-    if not (isinstance(root, torch.Tensor) and is_number(root)):
-        return None
-    loss = float(item(root))
-    return loss if loss - loss == 0.0 else None
+class Passed(NamedTuple):
+    """What went by without being looked at: so many passes, with the last loss and the sequence
+    counter as the last of them left it, and the updates in between: the step, and which optimizer
+    by id."""
+
+    passes: int
+    loss: float
+    made_until: int
+    updates: Sequence[tuple[int, int]]
 
 
 def _is_tensor(value: object) -> bool:

@@ -9,3 +9,8 @@ def is_chosen(number: int) -> bool:
 def next_chosen(number: int) -> int:
     """The first one after it."""
     return 1 << number.bit_length()
+
+
+def before_chosen(number: int) -> int:
+    """How many come between it and that one."""
+    return next_chosen(number) - number - 1

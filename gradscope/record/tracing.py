@@ -15,11 +15,13 @@ def computes_values() -> bool:
     """False where a tracer runs the program to write its ops down (make_fx, AOT, export, fake
     tensors, `torch.jit.trace`) or a CUDA graph captures them: what an op of ours would be given has
     no values then, and the op would become a part of what is written down."""
-    if _tracing_state() is not None or (
-        _modes() and any(_active(one) is not None for one in _TRACERS)
-    ):
+    if is_jit_tracing() or (_modes() and any(_active(one) is not None for one in _TRACERS)):
         return False
     return not is_capturing()
+
+
+def is_jit_tracing() -> bool:
+    return _tracing_state() is not None
 
 
 def is_capturing() -> bool:

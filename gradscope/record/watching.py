@@ -1,7 +1,6 @@
 """What is asked of a step that is only watched: whether what it trains with is finite, and whether
 its gradient is absurd beside those before it."""
 
-import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -12,18 +11,15 @@ from gradscope.record import graph
 from gradscope.record.context import RunContext
 from gradscope.record.depth import Depth
 from gradscope.record.events.symptoms import Symptoms
-from gradscope.record.finite import holds_bad, item, quick_sum
+from gradscope.record.finite import all_finite
 from gradscope.record.held import any_alive
 from gradscope.record.optimizers import Work, parameters_of
 from gradscope.record.passes import BackwardPass
-from gradscope.record.sizes.clearing import Versions, changed_since, versions_of
 from gradscope.record.sizes.gradients import Sizes
 from gradscope.record.tracing import unobserved
 
 _EVERY = 16  # steps from one look at the parameters to the next
 _LONGEST = 8  # passes of one update in full: of many, as LBFGS asks for, the later ones are alike
-_sequence_nr = torch._C._autograd._get_sequence_nr
-_SMALL = 2**14  # elements: copying them costs less than an op for each of them
 
 
 class Watching:
@@ -44,9 +40,7 @@ class Watching:
         self._unexamined: Unexamined | None = None
         self._had_optimizer: bool | None = None
         self._updated = 0  # the step that began with the last update
-        self._before: Versions = {}
-        self._reached, self._made_until = (-1, -1), 0  # nodes and leaves of the last graph
-        self.surges = Surges()
+        self.reached: list[torch.Tensor] = []  # leaves of the last graph
 
     # Between two steps
 
@@ -111,43 +105,17 @@ class Watching:
 
     # In a step
 
-    def begin_calmly(self) -> None:
-        """A pass that is one of many (see `Observation`) is about to run."""
-        if self.context.updates is None:
-            self._before = versions_of(self.leaves())
-
-    def gives_bad_gradients(self, root: torch.Tensor) -> bool:
-        """Whether that pass, of this root, has. The graph is walked where it may have reached other
-        leaves than the last one that was: as many nodes were made, and known leaves have got
-        gradients."""
-        if self.context.updates is not None:
-            self.surges.sample(self.context.step, self.leaves)
-            return False
-        leaves = [leaf for leaf, _ in changed_since(self._before, self.leaves())]
-        made, self._made_until = _sequence_nr() - self._made_until, _sequence_nr()
-        if (made, len(leaves)) != self._reached:
-            above = graph.consumers([root.grad_fn] if root.grad_fn is not None else [])
-            self.context.seen.hold((root,), list(above))
-            leaves = graph.leaves(above)
-            self._reached = made, len(leaves)
-        if len(leaves) == 1:
-            self.surges.follow(leaves[0])
-        known = self.surges.sample(self.context.step, self.leaves)
-        if len(leaves) != 1 or leaves[0].grad is not known:
-            with unobserved():
-                self.context.bad_in_step = not all_finite(leaf.grad for leaf in leaves)
-        return self.context.bad_in_step
-
     def look_at_gradients(self, one: BackwardPass, handed_out: Any) -> None:
         """Of a backward pass: what it has handed out, else what the leaves have. What optimizers
         take is looked at when they do."""
-        self.surges.sample(self.context.step, self.leaves)
+        self.sizes.surges.sample(self.context.step)
         if self.depth.is_full or (self.context.updates is not None and not handed_out):
             return
         grads = handed_out
         if not handed_out:
             self.context.seen.hold(one.roots, list(one.above))
-            grads = [leaf.grad for leaf in graph.leaves(one.above)]
+            self.reached = graph.leaves(one.above)
+            grads = [leaf.grad for leaf in self.reached]
         self.context.bad_in_step |= not all_finite(grads)
 
     def check_leaves(self) -> None:
@@ -188,7 +156,7 @@ class Watching:
 
     def finish(self) -> None:
         """The program is over: its last steps may have left something bad."""
-        self.surges.settle()
+        self.sizes.surges.settle()
         if self._unexamined is None and not self.depth.is_full:
             found = list(self.leaves())
             if not all_finite(found):
@@ -233,97 +201,3 @@ def _has_peers() -> bool:
     """Whether collectives may be under way, which have not filled all of their memory yet."""
     distributed = torch.distributed
     return distributed.is_available() and distributed.is_initialized()
-
-
-def all_finite(tensors: Iterable[Any]) -> bool:
-    """Whether none of them holds NaN or inf: by one fused pass over all, and exactly where that
-    says no, since sums may leave the range of the dtype. What is no tensor is passed over."""
-    small: list[torch.Tensor] = []
-    large: list[torch.Tensor] = []
-    others: list[torch.Tensor] = []
-    for one in tensors:
-        if type(one) is torch.nn.Parameter or type(one) is torch.Tensor:
-            (small if one.numel() <= _SMALL else large).append(one)
-        elif isinstance(one, torch.Tensor):
-            others.append(one)
-    try:
-        total = _total(small, large)
-        is_finite = total - total == 0.0
-    except (RuntimeError, NotImplementedError, TypeError):
-        is_finite = False  # sparse, integers, float8, several devices
-    return (is_finite or not any(map(holds_bad, (*small, *large)))) and not any(
-        map(holds_bad, others)
-    )
-
-
-def _total(small: list[torch.Tensor], large: list[torch.Tensor]) -> float:
-    """A number that is finite only where all are. Small ones are added up as one."""
-    sums = [norm.sum() for norm in torch._foreach_norm(large, 2.0)] if large else []
-    if small:
-        flat = torch._C._nn.flatten_dense_tensors(small) if len(small) > 1 else small[0]
-        sums.append(quick_sum(flat))
-    return float(sum(map(item, sums)))
-
-
-_SURGE = 1e4  # times the largest so far: batches differ by a hundred at most
-_FEWEST = 2  # steps before, that are told by
-_SAMPLED = 2**12  # elements: their product with themselves costs a microsecond
-
-
-class Surges:
-    """Samples one small leaf a step: the last one on the way back, through which most of the graph
-    is differentiated. Its size is read one step later, so that no device is waited for."""
-
-    def __init__(self) -> None:
-        self.first: int | None = None  # the first step that was
-        self._leaf: torch.Tensor | None = None
-        self._waiting: tuple[int, torch.Tensor] | None = None
-        self._largest = 0.0
-        self._known = 0
-
-    def sample(
-        self, step: int, leaves: Callable[[], Iterable[torch.Tensor]]
-    ) -> torch.Tensor | None:
-        """After a backward, unobserved; `leaves` gives those of the program, in the order of their
-        gradients. The gradient that was looked at, where it is known to be finite."""
-        self.settle()
-        if self.first is not None:
-            return None
-        grad = self._leaf.grad if self._leaf is not None else None
-        if grad is None:
-            grad = self._choose(leaves())
-        if grad is None:
-            return None
-        plain = grad.detach() if grad.requires_grad else grad
-        flat = plain if plain.dim() == 1 else plain.reshape(-1)
-        self._waiting = step, torch.dot(flat, flat)
-        return grad if grad.is_cpu and math.isfinite(self.settle()) else None
-
-    def follow(self, leaf: torch.Tensor) -> None:
-        """No other leaf has a new gradient."""
-        if leaf is not self._leaf:
-            self._choose((leaf,))
-
-    def _choose(self, leaves: Iterable[torch.Tensor]) -> torch.Tensor | None:
-        graded = [leaf for leaf in leaves if leaf.numel() <= _SAMPLED and _is_plain(leaf.grad)]
-        self._leaf = graded[-1] if graded else None
-        self._largest, self._known = 0.0, 0
-        return self._leaf.grad if self._leaf is not None else None
-
-    def settle(self) -> float:
-        """Read what was sampled last: the size of that gradient."""
-        if self._waiting is None:
-            return math.nan
-        step, square = self._waiting
-        self._waiting = None
-        size = math.sqrt(max(item(square), 0.0))
-        if self._known >= _FEWEST and 0.0 < _SURGE * self._largest < size < math.inf:
-            self.first = step
-        self._largest, self._known = max(self._largest, size), self._known + 1
-        return size
-
-
-def _is_plain(grad: torch.Tensor | None) -> bool:
-    if type(grad) is not torch.Tensor or grad.layout is not torch.strided or grad.is_meta:
-        return False
-    return grad.dtype in (torch.float32, torch.float64)

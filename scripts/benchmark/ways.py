@@ -3,8 +3,9 @@ values. One whose package is absent is left out."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from importlib.util import find_spec
 from typing import Any
 from unittest.mock import patch
@@ -16,7 +17,7 @@ from gradscope.norms import NormOptions
 from gradscope.norms.meter import Measure
 from gradscope.record import Observation
 from gradscope.record.depth import Depth
-from gradscope.record.sizes.account import Fading
+from gradscope.record.sizes.account import Account, Fading
 
 AfterStep = Callable[[], object]
 Way = Callable[[], AbstractContextManager[AfterStep]]
@@ -32,6 +33,14 @@ def never(*args: Any, **kwargs: Any) -> bool:
     return False
 
 
+def endlessly(*args: Any, **kwargs: Any) -> float:
+    return math.inf
+
+
+def endless(*args: Any, **kwargs: Any) -> tuple[float, float]:
+    return math.inf, math.inf
+
+
 @contextmanager
 def bare() -> Iterator[AfterStep]:
     yield nothing
@@ -39,10 +48,17 @@ def bare() -> Iterator[AfterStep]:
 
 @contextmanager
 def watching() -> Iterator[AfterStep]:
-    """As `gradscope trace` watches the steps that it does not look at in full, without what is
-    measured ever more rarely."""
-    rare = patch.object(Depth, "is_due", never), patch.object(Fading, "is_due", never)
-    with Observation(full_from=None), rare[0], rare[1]:
+    """As `gradscope trace` watches late in a run: without what it looks at ever more rarely."""
+    rare: list[Any] = [
+        patch.object(Depth, "is_due", never),
+        patch.object(Depth, "calm", endless),
+        patch.object(Account, "calm_updates", math.inf),
+        patch.object(Fading, "due_in", endlessly),
+    ]
+    with ExitStack() as stack:
+        stack.enter_context(Observation(full_from=None))
+        for one in rare:
+            stack.enter_context(one)
         pass_inspections()
         yield nothing
 

@@ -18,6 +18,7 @@ from gradscope.ops.traits import Trait, has
 from gradscope.record.finite import dtype_of
 from gradscope.record.names import Names
 from gradscope.record.optimizers import held_by, parameters_of
+from gradscope.record.schedule import before_chosen
 from gradscope.record.sites import Site, place_of
 from gradscope.record.sizes.clearing import version_of
 from gradscope.record.sizes.clipping import Clip
@@ -56,10 +57,12 @@ class Fading:
         self._first: Slopes | None = None
         self._looked_at = math.inf
 
-    def is_due(self, updates: int) -> bool:
-        """Whether to note the gradients of the coming update, after so many."""
+    def due_in(self, updates: int) -> float:
+        """After how many further ones than so many to note the gradients of the coming update."""
+        if len(self.norms) >= _MOST_NORMS:
+            return math.inf
         every = 1 << max(0, updates.bit_length() - 4)
-        return len(self.norms) < _MOST_NORMS and (updates < _ALL or updates % every == 0)
+        return -updates % every if updates >= _ALL else 0
 
     def note_update(self, step: int, grads: Sequence[Any]) -> None:
         """It is about to step along these."""
@@ -292,6 +295,21 @@ class Account:
         self._settle()
         if rate is not None:
             self._note_rate(step, abs(rate))
+
+    @property
+    def calm_updates(self) -> float:
+        """The coming ones that nobody needs to look at."""
+        if self.updates < _FIRST:
+            return 0
+        return min(self.fading.due_in(self.updates + 1), before_chosen(self.updates))
+
+    def note_coasted(self, passes: int, updates: int, step: int) -> None:
+        """So many were not looked at before this step: as before, a part of the passes gave it
+        gradients."""
+        self.passes += round(passes * self.passes / (step - passes))
+        self.updates, self.last = self.updates + updates, step - 1
+        self.rates = replace(self.rates, idle=self.rates.idle and self.rates.idle + updates)
+        self._settle()  # what waited for an update has had it
 
     def note_asked(self, scaler: Any, skipped: bool, site: Site) -> None:
         """A GradScaler was asked to step."""

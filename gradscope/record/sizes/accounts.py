@@ -4,7 +4,9 @@ Seen at the calls alone: of a pass, of a step, of `zero_grad`. Of the gradients 
 optimizer is asked, whether it is another one than before.
 """
 
+import math
 import sys
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -18,7 +20,7 @@ from gradscope.ops.traits import Trait, has
 from gradscope.record import sites
 from gradscope.record.context import RunContext, shielded
 from gradscope.record.optimizers import Work, parameters_of, rate_of
-from gradscope.record.passes import BackwardPass, Measure
+from gradscope.record.passes import BackwardPass, Measure, Passed
 from gradscope.record.schedule import is_chosen
 from gradscope.record.schema import OpInfo
 from gradscope.record.sites import Site
@@ -71,7 +73,7 @@ class Usages:
 
     def _clearing(self, original: Any, thread: int) -> Callable[..., Any]:
         def zero_grad(one: Any, *args: Any, **kwargs: Any) -> Any:
-            if is_elsewhere(thread):
+            if self._context.coasts or is_elsewhere(thread):
                 return original(one, *args, **kwargs)
             waiting = [each for each in self._accounts.values() if each.piled]
             for account in waiting:
@@ -110,13 +112,12 @@ class Usages:
 
     # Told by the observation
 
-    def begin_pass(self, one: BackwardPass | None = None) -> None:
-        """One that adds gradients to leaves is about to run: None of one of many, see
-        `Observation`."""
+    def begin_pass(self, one: BackwardPass) -> None:
+        """One that adds gradients to leaves is about to run."""
         self._graph, self._factor = None, None
         for account in self._open:
             account.look()
-        if one is not None and self._accounts and self._context.step < SAMPLE:
+        if self._accounts and self._context.step < SAMPLE:
             with shielded(self._context):
                 given = one.args[0] if one.args else ()
                 self._factor = factor_of_mean(one.outputs, given, self._context)
@@ -130,6 +131,24 @@ class Usages:
                 if self._graph is not None:
                     account.fading.note_graph(step, self._graph)
             self.wants_look |= account.fading.wants_look
+
+    @property
+    def stepped(self) -> set[int]:
+        """The optimizers that have, by id."""
+        return {key for key, one in self._accounts.items() if one.updates}
+
+    @property
+    def calm_updates(self) -> float:
+        """The coming ones of any optimizer that nobody needs to look at."""
+        return min((one.calm_updates for one in self._open), default=math.inf)
+
+    def note_coasted(self, passed: Passed) -> None:
+        """So many passes and updates were not looked at."""
+        step = self._context.step
+        updates = Counter(optimizer for _, optimizer in passed.updates)
+        for key, account in self._accounts.items():
+            if updates[key]:
+                account.note_coasted(passed.passes, updates[key], step)
 
     @property
     def _open(self) -> list[Account]:
@@ -148,7 +167,7 @@ class Usages:
         if account is None or not work.updates or not step or not self._context.is_between:
             return
         count = account.updates + 1
-        if account.fading.is_due(count):
+        if not account.fading.due_in(count):
             with shielded(self._context):
                 held = parameters_of(work.optimizer)
                 grads = [one.grad for one in held if one.grad is not None]
@@ -182,7 +201,7 @@ class Usages:
 
     def _after_asking(self, scaler: Any, optimizer: Any, frame: FrameType) -> None:
         account = self._meet(optimizer, ())
-        if account is not None and scaler.is_enabled():
+        if account is not None and scaler.is_enabled() and not self._context.coasts:
             # Only a step that was skipped leaves them unused: a compiled one is not seen.
             found = scaler._found_inf_per_device(optimizer).values()
             skipped = account.pending > 0 and any(bool(one) for one in found)

@@ -11,6 +11,7 @@ import torch
 from torch.nn.utils import clip_grad
 
 from gradscope.facts import LateClip
+from gradscope.record.context import RunContext
 from gradscope.record.optimizers import Work, held_by, parameters_of
 from gradscope.record.sites import Site, note_site, place_of
 from gradscope.record.stand_ins import is_elsewhere, leave_us_out, stand_in
@@ -31,11 +32,11 @@ class Clip:
 
 class Clipping:
     """Notes calls of `clip_grad_norm_` and `clip_grad_value_` that come before the gradients are
-    there, before they are unscaled, or after the optimizer has used them. `step` tells the step
-    that runs, `on_clip` is told of each call, with the gradients by id."""
+    there, before they are unscaled, or after the optimizer has used them. `on_clip` is told of each
+    call, with the gradients by id."""
 
-    def __init__(self, step: Callable[[], int], on_clip: Callable[[set[int], Clip], None]) -> None:
-        self._step = step
+    def __init__(self, context: RunContext, on_clip: Callable[[set[int], Clip], None]) -> None:
+        self._context = context
         self._on_clip = on_clip
         # Gradients by id: they live from one backward to the next, which is as long as we look.
         self._clipped: dict[int, Clip] = {}
@@ -58,12 +59,16 @@ class Clipping:
         by_value = owner.clip_grad_value_.__wrapped__.__code__
         unscale = scaler.unscale_
 
+        def is_seen() -> bool:
+            is_ours = not (self._context.coasts or is_elsewhere(thread))
+            return is_ours and computes_values()
+
         def clip(parameters: Any, max_norm: float, total: Any, *args: Any, **kwargs: Any) -> None:
             if isinstance(parameters, torch.Tensor):
                 parameters = [parameters]
             parameters = list(parameters)  # may be a generator
             can_clip = isinstance(max_norm, SupportsFloat)  # else torch refuses
-            if can_clip and not is_elsewhere(thread) and computes_values():
+            if can_clip and is_seen():
                 site = note_site(sys._getframe(1))[0]
                 found = Clip("clip_grad_norm_", float(max_norm), total, site)
                 grads = _grads(parameters)
@@ -77,8 +82,7 @@ class Clipping:
 
         def group(tensors: Any, *args: Any, **kwargs: Any) -> Any:
             caller = sys._getframe(1)
-            mine = caller.f_code is by_value and not is_elsewhere(thread)
-            if mine and computes_values():
+            if caller.f_code is by_value and is_seen():
                 bound = float(caller.f_locals["clip_value"])
                 found = Clip("clip_grad_value_", bound, None, note_site(caller)[0])
                 self._clips(tensors[0], found)
@@ -86,7 +90,7 @@ class Clipping:
 
         def unscale_(one: Any, optimizer: Any) -> None:
             has_groups = hasattr(optimizer, "param_groups")  # else torch refuses
-            if not is_elsewhere(thread) and has_groups and one.is_enabled() and computes_values():
+            if has_groups and one.is_enabled() and is_seen():
                 self._unscales(optimizer, one, note_site(sys._getframe(1))[0])
             try:
                 unscale(one, optimizer)
@@ -167,9 +171,9 @@ class Clipping:
         if before is not None and before.acts:
             return
         total = float(clip.total.item()) if clip.total is not None else None
-        late = LateClip(
-            self._step(), order, clip.function, clip.bound, total, scale, place, place_of(other)
-        )
+        step = max(self._context.step - 1, 0)
+        where = place, place_of(other)
+        late = LateClip(step, order, clip.function, clip.bound, total, scale, *where)
         if before is None and len(self._found) < _MOST_KEPT:
             self._found[order, place] = late
         elif before is not None and late.acts:

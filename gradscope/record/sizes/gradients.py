@@ -19,8 +19,8 @@ from gradscope.record.dispatch import Dispatch
 from gradscope.record.finite import plain
 from gradscope.record.names import is_flat
 from gradscope.record.optimizers import Work
-from gradscope.record.passes import BackwardPass, Engine, Graded, Measure
-from gradscope.record.schedule import next_chosen
+from gradscope.record.passes import BackwardPass, Engine, Graded, Measure, Passed
+from gradscope.record.schedule import before_chosen
 from gradscope.record.sites import note_site
 from gradscope.record.sizes.absences import Absences, Additions
 from gradscope.record.sizes.account import SAMPLE
@@ -35,6 +35,7 @@ from gradscope.record.sizes.leaps import Leaps
 from gradscope.record.sizes.leaves import Leaves, norms_of
 from gradscope.record.sizes.module_use import OwnBackwards, TrainingModes
 from gradscope.record.sizes.reduction import summed
+from gradscope.record.sizes.surges import Surges
 from gradscope.record.sizes.updates import Updates
 
 _MEASURED_FIRST = 12  # steps
@@ -42,7 +43,7 @@ _PART_OF_A_GRAPH = NotChecked(
     "where gradients grow, shrink and end in a part of the graph",
     f"it has more than {MOST_NODES:,} nodes",
 )
-_LEAP = 2.0  # times the loss of the step before
+LEAP = 2.0  # times the loss of the step before
 
 
 class Sizes:
@@ -60,19 +61,19 @@ class Sizes:
         self._additions = Additions()
         self.leaves = Leaves(names)
         self.absences = Absences(names, self.leaves.names)
+        self.surges = Surges(self.leaves.alive)
         self.inspection = Inspection(context)
         self._growths = Growths()
         self._leaps = Leaps(self.leaves)
         self._depth: Depth | None = None
         self.updates = Updates(self.leaves)
         self.usages = Usages(self.leaves, context, measure)
-        self._clipping = Clipping(lambda: max(context.step - 1, 0), self.usages.note_clip)
+        self._clipping = Clipping(context, self.usages.note_clip)
         self.usages.on_early_clip = self._clipping.note_early
         self._summed: Summed | None = None
-        self._loss: float | None = None  # of the step before
+        self.loss: float | None = None  # of the step before
         self._passes = 0  # those that count: of `backward` once there was one
         self._accumulates = False  # there was one
-        self._calm_until = 0  # passes before which the forward is not watched
         self._freshness = Freshness()
         self._written = 0  # the last step after which parameters were written by hand
         self._total_after_backward: float | None = None
@@ -80,7 +81,7 @@ class Sizes:
         self._at_work = False  # an optimizer is
         self._stack = ExitStack()
         self._own_backwards = OwnBackwards(self._stack, names)
-        self._modes = TrainingModes(names)
+        self._modes = TrainingModes(context)
         self._not_checked: tuple[NotChecked, ...] = ()
 
     def begin(self, stack: ExitStack, thread: int, dispatch: Dispatch) -> None:
@@ -130,31 +131,31 @@ class Sizes:
         if one.accumulates and not self._accumulates:
             self._begin_accumulating()
         if one.accumulates or (one.trains and not self._accumulates):
-            self._modes.note_pass(self._context.step)
+            self._modes.note_pass()
             return self._watched(engine, one)
         # Beside `backward`, what is handed out is not what the program trains with.
-        self._loss = None
+        self.loss = None
         return engine(one)
 
-    def lets_pass(self, loss: float) -> bool:
-        """Whether the coming pass is one of many: see `Observation`."""
-        return (
-            self._passes + 1 < self._calm_until
-            and not (self._at_work or self.usages.wants_look)
-            and not self._is_measured(loss)
-            and self.inspection.lets_pass()
-        )
+    @property
+    def calm_passes(self) -> float:
+        """The coming ones that nobody needs to look at, as long as they are like the last one."""
+        is_wanted = self.usages.wants_look or self.inspection.flow is not None
+        is_calm = self._accumulates and not (is_wanted or self._at_work or self.measure)
+        is_calm &= self.loss is not None and not self.leaves.have_results
+        is_calm &= self._context.step >= SAMPLE
+        return before_chosen(self._passes) if is_calm else 0
 
-    def note_pass(self, loss: float) -> None:
-        """It was."""
-        self.usages.end_pass()
-        self._clipping.begin_backward()
-        self._modes.note_pass(self._context.step)
-        self._freshness.begin_unmeasured()
-        self._freshness.end()
-        self._loss = loss
-        self._passes += 1
-        self.inspection.note_pass()
+    def note_coasted(self, passed: Passed) -> None:
+        """So many passes and updates were not looked at."""
+        self.loss = passed.loss
+        self._passes += passed.passes
+        self._modes.note_coasted(passed.passes)
+        self.inspection.note_coasted(passed.made_until)
+        if passed.updates:
+            self._freshness.note_update()
+            self.updates.note_coasted(passed.updates)
+            self.usages.note_coasted(passed)
 
     def _begin_accumulating(self) -> None:
         """What was handed out before the first `backward` was not training."""
@@ -203,14 +204,11 @@ class Sizes:
                 if not one.accumulates:
                     self._freshness.note_handed_out()
                 self._after_backward(one, graded, flow, crossings)
-        self._loss = one.loss
+        self.loss = one.loss
         self._freshness.end()
         self.leaves.forget_results()
         self._passes += 1
         self.inspection.watch_forward(self._passes, wanted=self.usages.wants_look)
-        is_calm = self.measure is None and one.accumulates and not self.leaves.have_results
-        is_calm &= self._context.step + 1 >= SAMPLE
-        self._calm_until = next_chosen(self._passes) if is_calm else 0
         return result
 
     def _inspect(self, one: BackwardPass, flow: Flow | None) -> Crossings:
@@ -234,8 +232,8 @@ class Sizes:
         of the first ones and where the loss has leapt."""
         if self.measure is not None or self._context.step < _MEASURED_FIRST:
             return True
-        before = self._loss
-        return loss is not None and before is not None and not abs(loss) <= _LEAP * abs(before)
+        before = self.loss
+        return loss is not None and before is not None and not abs(loss) <= LEAP * abs(before)
 
     def _accumulated(self, crossings: Crossings | None, frame: Any) -> Graded:
         """The leaves whose gradient this pass has made or added to."""

@@ -1,5 +1,6 @@
 """Which steps are looked at in full, and what is put around the program to do so."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import FrameType
@@ -49,7 +50,7 @@ class Inspection:
         self.flow: Flow | None = None
         self.refused: Flow | None = None  # of the forward whose backward raised
         self._largest = 0  # nodes made for the largest graph that was inspected
-        self._made = self._made_until = 0
+        self.made = self._made_until = 0  # nodes of the last graph; of all until then
         self._dispatch = Dispatch(context)
         self._early = EarlyReads()
 
@@ -88,12 +89,15 @@ class Inspection:
         """What was inspected so far was not training: the next backward is, whatever its graph."""
         self._largest = 0
 
-    def lets_pass(self) -> bool:
-        """Whether the coming pass is one of many: see `Observation`."""
-        return self.flow is None and not self._is_grown(_sequence_nr() - self._made_until)
+    @property
+    def most_made(self) -> float:
+        """Nodes that a graph has at most which is not to be looked at for its size."""
+        is_wanted = not self._largest or len(self.steps) < _MOST_GROWN
+        return _GROWN * self._largest if is_wanted else math.inf
 
-    def note_pass(self) -> None:
-        self._made_until = _sequence_nr()
+    def note_coasted(self, made_until: int) -> None:
+        """Some passes went by, the last one when the sequence counter was there."""
+        self._made_until = made_until
 
     def optimizer_made(self) -> None:
         """The next pass may be one of another model, whose leaves are not known yet."""
@@ -103,18 +107,14 @@ class Inspection:
     def graph_has_grown(self) -> bool:
         """Asked once before each pass: whether its graph is to be looked at for that."""
         now = _sequence_nr()
-        self._made, self._made_until = now - self._made_until, now
-        return self._is_grown(self._made)
-
-    def _is_grown(self, made: int) -> bool:
-        is_wanted = not self._largest or len(self.steps) < _MOST_GROWN
-        return made > _GROWN * self._largest and is_wanted
+        self.made, self._made_until = now - self._made_until, now
+        return self.made > self.most_made
 
     def hook_backward(
         self, step: int, roots: Sequence[torch.Tensor], flow: Flow | None, frame: FrameType
     ) -> Crossings:
         """Of a pass that is inspected, which `frame` asks for."""
-        self._largest = max(self._largest, self._made)
+        self._largest = max(self._largest, self.made)
         if step not in self.steps[-1:]:  # of one that raised
             self.steps.append(step)
         self.names.look(frame)

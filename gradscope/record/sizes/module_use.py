@@ -14,6 +14,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from gradscope.facts import ModeKept, OwnBackward
 from gradscope.ops.traits import Trait, has
+from gradscope.record.context import RunContext
 from gradscope.record.definitions import head
 from gradscope.record.journal import Note
 from gradscope.record.names import Names
@@ -58,14 +59,13 @@ class _Model:
 class TrainingModes:
     """Asked at each pass, and told of each `train()`, `eval()` and run without gradients."""
 
-    def __init__(self, names: Names) -> None:
-        self._names = names
+    def __init__(self, context: RunContext) -> None:
+        self._context = context
         self._models: dict[int, _Model] = {}
         # Where the mode of a module was set last, and after how many passes.
         self._set: WeakKeyDictionary[nn.Module, tuple[Site, int]] = WeakKeyDictionary()
         self._called: WeakKeyDictionary[nn.Module, Site] = WeakKeyDictionary()  # with gradients
         self._met: WeakSet[nn.Module] = WeakSet()  # parts of which that is known
-        self._passes = 0
         self._setting = False
 
     def install(self, stack: ExitStack, thread: int) -> None:
@@ -79,7 +79,7 @@ class TrainingModes:
                 return train(one, *args, **kwargs)
             finally:
                 self._setting = False
-                self._set[one] = note_site(sys._getframe(1))[0], self._passes
+                self._set[one] = note_site(sys._getframe(1))[0], self._context.step
 
         stand_in(stack, nn.Module, "train", set_mode)
         for kind in _TWO_MODES:
@@ -110,23 +110,31 @@ class TrainingModes:
     def _note_run(self, root: Any, caller: FrameType | None) -> None:
         """A part runs in train mode and without gradients: of the outermost module around it."""
         model = self._models.get(id(root))
-        if model is None or caller is None or not self._passes:
+        if model is None or caller is None or not self._context.step:
             return
         _, set_after = self._set.get(model.module, ((), -1))
-        if set_after != self._passes and model.ran_after[-1:] != [self._passes]:
-            model.ran_after.append(self._passes)
+        now = self._context.step
+        if set_after != now and model.ran_after[-1:] != [now]:
+            model.ran_after.append(now)
             model.ran_at = note_site(caller)[0]
 
-    def note_pass(self, step: int) -> None:
+    def note_pass(self) -> None:
         """A backward pass begins."""
-        self._passes += 1
-        if self._passes <= _FEWEST:  # the first call may be a look at the data
+        if self._context.step < _FEWEST:  # the first call may be a look at the data
             self._met.clear()
-        for key, module in self._names.running.items():
+        for key, module in self._context.names.running.items():
             if key not in self._models:
                 self._models[key] = _Model(module)
             if self._models[key].parts:
-                self._models[key].note_pass(step)
+                self._models[key].note_pass(self._context.step)
+
+    def note_coasted(self, passes: int) -> None:
+        """So many were not looked at: the modes were as at the last one."""
+        for model in self._models.values():
+            if model.evals:
+                model.evals += passes
+            elif model.trains:
+                model.trains += passes
 
     def facts(self, trained: Collection[int], names: Mapping[int, str]) -> tuple[ModeKept, ...]:
         """Of the models whose parameters, by id, somebody trains."""

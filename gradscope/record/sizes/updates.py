@@ -1,6 +1,7 @@
 """What optimizers, or the program by hand, did to parameters: which, at what rate, from where."""
 
 import inspect
+from collections.abc import Iterable
 from dataclasses import replace
 from types import CodeType, FrameType
 from typing import Any
@@ -85,6 +86,12 @@ class Updates:
         if is_plain:
             self._same[id(optimizer)] = (*map(settings.get, _TOLD), work.site), update
         _keep(self._updates, step, update)
+
+    def note_coasted(self, updates: Iterable[tuple[int, int]]) -> None:
+        """These were not looked at: the step, and the optimizer by id. They were as its last."""
+        for step, optimizer in updates:
+            if optimizer in self._same:
+                _keep(self._updates, step, self._same[optimizer][1])
 
     def note_by_hand(self, step: int, leaf: torch.Tensor, fresh: Freshness, frame: Any) -> None:
         """The first leaf is written without an optimizer."""

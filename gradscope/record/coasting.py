@@ -1,0 +1,165 @@
+"""The steps between two that are watched, in a run that goes on as it did: of each only the loss is
+asked, and how large one gradient is. What else there is to tell of them, the watched ones tell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from types import FrameType
+from typing import Any
+
+import torch
+
+from gradscope.record.context import RunContext
+from gradscope.record.finite import all_finite, is_number, item
+from gradscope.record.limit import Limit, Steps
+from gradscope.record.optimizers import LetsPass
+from gradscope.record.passes import Passed
+from gradscope.record.sites import user_site
+from gradscope.record.sizes.clearing import Versions, changed_since, versions_of
+from gradscope.record.sizes.gradients import LEAP, Sizes
+from gradscope.record.tracing import is_jit_tracing, is_observed, unobserved
+
+_MOST = 15  # updates, or passes without an optimizer: parameters are looked at each 16 steps
+_SECONDS = 0.25  # so long nobody shows progress, or takes a snapshot
+_sequence_nr = torch._C._autograd._get_sequence_nr
+
+
+class Coasting(LetsPass):
+    """Lets passes and updates go by, as long as `passes` may. `context.coasts` meanwhile, for what
+    stands in for functions of torch's.
+
+    It ends with the last of them, with an update after which somebody has to look, and before
+    whatever is not as it was; `sizes` is then told what has passed. `on_suspect` is told of a pass
+    whose gradients are not finite, or others', by what was differentiated and the frame, and
+    `on_pass` of each.
+    """
+
+    def __init__(
+        self,
+        context: RunContext,
+        limit: Limit,
+        sizes: Sizes,
+        on_suspect: Callable[[torch.Tensor, FrameType], None],
+        on_pass: Callable[[int], None],
+    ) -> None:
+        self.passes = 0
+        self._context, self._limit, self._sizes = context, limit, sizes
+        self._on_suspect, self._on_pass = on_suspect, on_pass
+        self._ran = Steps()
+        self._gone = 0  # passes
+        self._left = 0  # updates that may yet go by
+        self._updates: list[tuple[int, int]] = []
+        self._known: Collection[int] = ()  # optimizers, by id
+        self._awaited: set[int] = set()
+        self._loss = 0.0
+        self._made = self._made_until = 0
+        self._most_made = 0.0
+        self._leaves: Sequence[torch.Tensor] | None = None
+
+    def may_begin_after(self, optimizer: Any) -> bool:
+        """An update of it was watched: whether that of each which went by the last time was."""
+        self._awaited.discard(id(optimizer))
+        return not self._awaited
+
+    def begin(
+        self,
+        ran: Steps,
+        passes: float,
+        updates: float,
+        leaves: Sequence[torch.Tensor] | None,
+    ) -> None:
+        """Let so many go by at most, which `ran` counts. The gradients of `leaves`, which the last
+        pass has reached, are asked for where no optimizer tells what becomes of them: of passes
+        whose graph is as large as that."""
+        inspection, loss = self._sizes.inspection, self._sizes.loss
+        passes = min(passes, _SECONDS / max(ran.seconds_of_last, 1e-6))
+        if leaves is not None:
+            passes = min(passes, _MOST)
+        self.passes, self._left = int(passes), int(min(updates, _MOST))
+        if self.passes <= 0 or self._left <= 0 or loss is None:
+            self.passes = 0
+            return
+        self._context.coasts = True
+        self._ran, self._gone, self._updates = ran, 0, []
+        self._loss, self._leaves = loss, leaves
+        self._known = self._sizes.usages.stepped
+        self._made, self._most_made = inspection.made, inspection.most_made
+        self._made_until = _sequence_nr()
+
+    def loss_of(self, outputs: Any, kwargs: Any) -> float | None:
+        """That of the coming pass. None where it is not as those before it, and has to be looked
+        at: it is the end then."""
+        if len(outputs) == 1 and kwargs.get("accumulate_grad"):
+            root = outputs[0]
+            if not (is_observed() or is_jit_tracing()) and is_number(root):
+                loss: float = item(root)
+                made = _sequence_nr() - self._made_until
+                is_alike = made <= self._most_made if self._leaves is None else made == self._made
+                if is_alike and abs(loss) <= LEAP * abs(self._loss):
+                    return loss
+        self.end()
+        return None
+
+    def run(
+        self, engine: Callable[[], Any], root: torch.Tensor, loss: float, frame: FrameType
+    ) -> Any:
+        """Run the engine for it, as `frame` asks. There `root` is differentiated."""
+        context, leaves = self._context, self._leaves
+        before = versions_of(leaves) if leaves is not None else None
+        context.nested, context.is_torn = 1, True
+        try:
+            result = engine()
+        except BaseException:
+            context.nested = 0
+            self.end()
+            raise
+        context.nested, context.is_torn = 0, False
+        self._ran.add(loss, user_site(frame))
+        self._made_until = _sequence_nr()
+        self._loss = loss
+        self._gone += 1
+        self.passes -= 1
+        known = self._sizes.surges.sample(context.step)
+        if before is None or self._are_finite(before, known):
+            context.step += 1
+        else:
+            self.end()
+            self._on_suspect(root, frame)
+            context.end_step()
+        self._on_pass(context.step)
+        if not self.passes:
+            self.end()
+        return result
+
+    def _are_finite(self, before: Versions, known: torch.Tensor | None) -> bool:
+        """Whether a pass gave each of the leaves a gradient, and finite ones. That of one is known
+        to be."""
+        leaves = self._leaves or ()
+        if len(changed_since(before, leaves)) < len(leaves):
+            return False
+        if len(leaves) == 1 and leaves[0] is known:
+            return True
+        with unobserved():
+            return all_finite(leaf.grad for leaf in leaves)
+
+    def lets_step(self, optimizer: Any, *, has_closure: bool) -> bool:
+        if self.passes and not has_closure and id(optimizer) in self._known:
+            return True
+        self.end()
+        return False
+
+    def note_step(self, optimizer: Any) -> None:
+        self._limit.note_update(len(self._ran))
+        self._updates.append((self._context.step - 1, id(optimizer)))
+        self._left -= 1
+        if not self._left:
+            self.end()
+
+    def end(self) -> None:
+        """From now on all is looked at again."""
+        if self._context.coasts:
+            self._context.coasts, self.passes, self._leaves = False, 0, None
+            self._awaited = {optimizer for _, optimizer in self._updates}
+            passed = Passed(self._gone, self._loss, self._made_until, self._updates)
+            self._context.turn_step()
+            self._sizes.note_coasted(passed)
