@@ -244,6 +244,10 @@ STABLE = [
     ("z.logdet()", "z.logdet()", "logdet", "torch.linalg.slogdet(z).logabsdet"),
     ("torch.log(torch.special.i0(z) * 3)", "torch.special.i0(z)", "i0",
      "torch.log(torch.special.i0e(z)) + z.abs() + 1.0986122886681098"),
+    ("torch.log(torch.special.i1(z.abs()))", "torch.special.i1(z.abs())", "special_i1",
+     "torch.log(torch.special.i1e(z_abs)) + z_abs.abs()"),
+    ("torch.special.i1(z) / torch.special.i0(z)", "torch.special.i1(z)", "special_i1",
+     "torch.special.i1e(z) / torch.special.i0e(z)"),
     ("torch.log(0.5 * torch.erfc(z))", "torch.log(0.5 * torch.erfc(z))", "log",
      "torch.special.log_ndtr(-1.4142135623730951 * z) + 0.6931471805599453 - 0.6931471805599453"),
     ("torch.log(torch.sigmoid(z + 2) - torch.sigmoid(z))",
@@ -351,6 +355,7 @@ def test_the_stable_form_of_a_composite(written, culprit, op, stable):
 
     assert "stable-op" == first.kind
     assert stable in first.text
+    assert stable in first.made[0].title
     assert torch.allclose(names[0]["loss"], names[1]["loss"], atol=1e-6)
 
 

@@ -23,7 +23,7 @@ def _growing(
         name,
         overflow(
             overflows("self", by=by),
-            f"{name} of an operand this large",
+            f"{name.removeprefix('special_')} of an operand this large",
             within(Margin.EXPONENT) if even else ceiling(Margin.EXPONENT),
         ),
         inverse=inverse,

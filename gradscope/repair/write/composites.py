@@ -101,6 +101,19 @@ def _quotient(read: Reading, node: ast.expr) -> str | None:
     return None if read.has_plain_log else f"torch.exp({difference})"
 
 
+def _bessel_quotient(read: Reading, node: ast.expr) -> str | None:
+    """i1(z) / i0(z): each without its factor exp(|z|), which the quotient has not."""
+    found = read.op(node, "div")
+    parts = [read.op(side, "i0", "i1") for side in found.positional] if found else []
+    if len(parts) != 2 or not all(one and len(one.positional) == 1 for one in parts):
+        return None
+    above, below = filter(None, parts)
+    if not read.same(above.positional[0], below.positional[0]):
+        return None
+    z = read.text(above.positional[0])
+    return f"torch.special.{above.name}e({z}) / torch.special.{below.name}e({z})"
+
+
 def _weighted_mean(read: Reading, node: ast.expr) -> str | None:
     """(w @ y) / w.sum(1) and (w * y).sum(1) / w.sum(1) of weights w that are exponentials."""
     found = read.op(node, "div")
@@ -251,6 +264,7 @@ FORMS: tuple[Form, ...] = (
     _form(_normalize, "div", "norm"),
     _form(_cosine, "div", "norm mul"),
     Form(_weighted_mean, frozenset({"div"}), logs.OPS | {"mm"}),
+    _form(_bessel_quotient, "div", "i0 i1"),
     Form(_quotient, frozenset({"div"}), logs.OPS),
     _form(_power_of_product, "pow sqrt", "prod"),
     _form(_norm, "sqrt pow", "sum mul pow"),

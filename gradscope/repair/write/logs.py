@@ -20,7 +20,7 @@ NORMAL = ("torch.distributions.Normal", "torch.distributions.normal.Normal")
 JOINS = frozenset("cat concat concatenate hstack stack vstack".split())
 # What a logarithm undoes at least in part. Without one of them nothing is won.
 UNDONE = frozenset(
-    "cdf cosh cumprod det erf erfc exp expm1 i0 ndtr prod sigmoid sinh softmax tanh".split()
+    "cdf cosh cumprod det erf erfc exp expm1 i0 i1 ndtr prod sigmoid sinh softmax tanh".split()
 )
 OPS = frozenset("abs add cumsum div log log1p mean mul neg pow reciprocal sqrt sub sum".split())
 OPS |= UNDONE | MOVES | JOINS | {"where"}
@@ -358,6 +358,7 @@ _UNDONE = {
     "exp": "{z}",
     "expm1": "{z} + torch.log(-torch.expm1(-{a}))",
     "i0": "torch.log(torch.special.i0e({z})) + {a}.abs()",
+    "i1": "torch.log(torch.special.i1e({z})) + {a}.abs()",
     "ndtr": "torch.special.log_ndtr({z})",
     "erfc": f"torch.special.log_ndtr(-{math.sqrt(2)!r} * {{a}}) + {math.log(2)!r}",
     "sigmoid": "torch.nn.functional.logsigmoid({z})",

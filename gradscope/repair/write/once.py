@@ -49,7 +49,7 @@ def computed_once(culprit: Culprit, one: Candidate) -> Candidate:
             edits.append(source.replaced(node, name))
         one = replace(
             one,
-            title=one.title.replace(f"({text})", name).replace(text, name),
+            title=pattern.sub(name, one.title).replace(f"`{text}`", f"`{name}`"),
             edits=(*line, *edits),
         )
     return one
