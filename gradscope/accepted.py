@@ -10,12 +10,13 @@ import os
 import re
 import tokenize
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from gradscope.config import Config
 from gradscope.config.documents import text_of
+from gradscope.dataclass import dataclass
 from gradscope.errors import GradscopeError, did_you_mean
 from gradscope.facts import Finding, Location, Report
 from gradscope.report import Sources

@@ -3,10 +3,11 @@
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 
 from gradscope.config import Config
+from gradscope.dataclass import dataclass
 from gradscope.errors import GradscopeError
 from gradscope.examples import FOLDER as EXAMPLES
 from gradscope.facts import Edit, Effect, Fate, Finding, Fix, Severity, Share, Trace

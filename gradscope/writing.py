@@ -9,9 +9,9 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 
+from gradscope.dataclass import dataclass
 from gradscope.errors import GradscopeError
 
 

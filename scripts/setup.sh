@@ -2,6 +2,7 @@
 # Sets `root` (the repository) and `bin` (the environment's commands). Speaks on stderr, since
 # stdout belongs to the report.
 set -euo pipefail
+unset PYTHONDONTWRITEBYTECODE  # each of the many processes that we start would compile us anew
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 bin="$root/.venv/bin"

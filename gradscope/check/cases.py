@@ -1,10 +1,11 @@
 """What a configuration asks to be checked: each target under each dtype."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from gradscope.config import Config, Input
+from gradscope.dataclass import dataclass
 from gradscope.errors import GradscopeError, did_you_mean
 from gradscope.facts import Ending, Report, Trace
 

@@ -2,9 +2,9 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from gradscope.config import Thresholds
+from gradscope.dataclass import dataclass
 from gradscope.facts import Finding, Phase, Severity, Trace, number, plural
 from gradscope.rules import RULES
 

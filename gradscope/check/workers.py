@@ -11,11 +11,11 @@ import signal
 import time
 import traceback
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 
 from gradscope.check.cases import Case
+from gradscope.dataclass import dataclass
 from gradscope.facts import Ending, Report
 from gradscope.signals import raise_from_now_on
 

@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from gradscope.config.documents import Document, Toml, Yaml, text_of
 from gradscope.config.inputs import Input
 from gradscope.config.keys import KEYS, NO_LIMITS, TARGET_KEYS, Thresholds
 from gradscope.config.scalars import Key, WrongValue, unknown
+from gradscope.dataclass import dataclass
 from gradscope.errors import GradscopeError
 from gradscope.facts import Severity
 

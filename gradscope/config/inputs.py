@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from gradscope.config.scalars import (
@@ -15,6 +15,7 @@ from gradscope.config.scalars import (
     text,
     unknown,
 )
+from gradscope.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 import math
 import re
-from dataclasses import dataclass
 
 from gradscope.config.inputs import inputs
 from gradscope.config.scalars import (
@@ -19,6 +18,7 @@ from gradscope.config.scalars import (
     texts,
     unknown,
 )
+from gradscope.dataclass import dataclass
 from gradscope.facts import Limits, Severity
 
 

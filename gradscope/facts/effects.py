@@ -1,9 +1,9 @@
 """What a run did outside of its own process, as far as Python is told of it."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import StrEnum
 
+from gradscope.dataclass import dataclass
 from gradscope.facts.places import Location
 
 

@@ -3,9 +3,9 @@ and what else is wrong there."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 
+from gradscope.dataclass import dataclass
 from gradscope.facts.places import Call, Location
 
 

@@ -1,8 +1,9 @@
 """What is concluded of a run: roots, findings, and the repairs that they propose."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 
+from gradscope.dataclass import dataclass
 from gradscope.facts.events import Event, Operand, Phase, Symptom
 from gradscope.facts.places import Location
 from gradscope.facts.requests import Request

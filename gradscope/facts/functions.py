@@ -1,7 +1,6 @@
 """What was found of a custom autograd.Function."""
 
-from dataclasses import dataclass
-
+from gradscope.dataclass import dataclass
 from gradscope.facts.events import Subject, Symptom, Trouble
 from gradscope.facts.places import Location
 

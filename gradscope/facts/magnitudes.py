@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 
+from gradscope.dataclass import dataclass
 from gradscope.facts.events import Leap
 from gradscope.facts.functions import OwnBackward
 from gradscope.facts.places import Call, Location

@@ -1,8 +1,7 @@
 """What ended the program: an op that refused its operands, and what autograd raised on, with what
 had been done to the graph before that."""
 
-from dataclasses import dataclass
-
+from gradscope.dataclass import dataclass
 from gradscope.facts.events import Operand
 from gradscope.facts.magnitudes import NoGradient
 from gradscope.facts.places import Call, Location

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar
 
+from gradscope.dataclass import dataclass
 from gradscope.facts.events import Symptom
 from gradscope.facts.findings import Finding, Severity
 from gradscope.facts.numbers import plural

@@ -1,9 +1,9 @@
 """Everything that one run showed; and of the processes of one distributed program, each of which is
 watched by itself, what one tells the others, and which of them a report is about."""
 
-from dataclasses import dataclass
 from enum import StrEnum
 
+from gradscope.dataclass import dataclass
 from gradscope.facts.effects import Effect
 from gradscope.facts.events import (
     Approach,

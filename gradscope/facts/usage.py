@@ -1,8 +1,8 @@
 """What became of the gradients between the passes that made them and the steps of an optimizer."""
 
 import math
-from dataclasses import dataclass
 
+from gradscope.dataclass import dataclass
 from gradscope.facts.places import Call, Location
 
 

@@ -4,9 +4,9 @@ not tried.
 The parts are what was measured. The sentences about them are made in `report.trials`.
 """
 
-from dataclasses import dataclass
 from enum import Enum, auto
 
+from gradscope.dataclass import dataclass
 from gradscope.facts.effects import Effect
 from gradscope.facts.events import Symptom
 

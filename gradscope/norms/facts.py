@@ -1,8 +1,8 @@
 """What `gradscope norms` measured and what it concludes. Frozen, without torch."""
 
 import math
-from dataclasses import dataclass
 
+from gradscope.dataclass import dataclass
 from gradscope.errors import GradscopeError
 from gradscope.facts import Magnitudes, Report
 

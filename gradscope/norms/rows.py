@@ -3,9 +3,10 @@ rank has measured. Pure."""
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from gradscope.dataclass import dataclass
 from gradscope.facts import LayerSize
 from gradscope.norms.facts import Measured, NormOptions, Row, clip_coefficient
 

@@ -5,10 +5,10 @@ Text and page show the same sections, and each decides what they look like.
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import PurePath
 
+from gradscope.dataclass import dataclass
 from gradscope.facts import Depth, Growth, LayerSize, percent, plural, text_of
 from gradscope.norms import bars, charts
 from gradscope.norms.distribution import GIVEN

@@ -1,7 +1,6 @@
 """How an operand is kept off an edge."""
 
-from dataclasses import dataclass
-
+from gradscope.dataclass import dataclass
 from gradscope.ops.dtypes import Margin, guard_for
 
 

@@ -1,8 +1,9 @@
 """The numbers of each floating dtype, and how far from a singularity a guard keeps its operand."""
 
 import math
-from dataclasses import dataclass
 from enum import StrEnum
+
+from gradscope.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

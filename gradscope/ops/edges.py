@@ -2,10 +2,10 @@
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 
+from gradscope.dataclass import dataclass
 from gradscope.facts import Event, Operand, Phase
 from gradscope.ops.cures import NO_CURE, Cure
 from gradscope.ops.dtypes import finfo

@@ -7,8 +7,8 @@ A pattern is a tree of ops. It is compared with an op and its ancestry in the au
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
+from gradscope.dataclass import dataclass
 from gradscope.facts import Ancestor, Call, Event
 from gradscope.ops.traits import Trait, has, key
 

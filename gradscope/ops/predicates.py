@@ -2,8 +2,8 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from gradscope.dataclass import dataclass
 from gradscope.ops.dtypes import FINFO
 from gradscope.ops.edges import Holds, Values
 

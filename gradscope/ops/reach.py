@@ -3,9 +3,9 @@
 The edges of the table say of values whether they break an op; these say how far they are from it.
 """
 
-from dataclasses import dataclass
 from functools import cache
 
+from gradscope.dataclass import dataclass
 from gradscope.ops.dtypes import Margin, eps_for, finfo
 from gradscope.ops.edges import Nature
 from gradscope.ops.predicates import points_of

@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from gradscope.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,9 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from multiprocessing.connection import Connection
 
+from gradscope.dataclass import dataclass
 from gradscope.facts import Trace
 from gradscope.signals import held_back, leave
 

@@ -10,11 +10,12 @@ import time
 import traceback
 from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NoReturn
 
+from gradscope.dataclass import dataclass
 from gradscope.errors import CTRL_C, GradscopeError
 from gradscope.facts import Effect, Ending, Hurdle, Trace
 from gradscope.programs import native, redirect, streams

@@ -1,9 +1,9 @@
 """Which target is meant: the command line's, else the configuration's, else an example."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from gradscope.config import Config, Input, errors_at
+from gradscope.dataclass import dataclass
 from gradscope.programs.parse import FIRST_EXAMPLE, parse_parts, parse_target
 from gradscope.programs.targets import Target
 

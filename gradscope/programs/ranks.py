@@ -9,9 +9,10 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from gradscope.dataclass import dataclass
 from gradscope.facts import Magnitudes, Trace
 from gradscope.facts.events import Unexamined
 from gradscope.facts.traces import MOST_SYMPTOMS, OTHERS, Fate, Ranked, Share

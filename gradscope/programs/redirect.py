@@ -15,11 +15,11 @@ import stat
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import partial, wraps
 from multiprocessing import process
 from typing import Any
 
+from gradscope.dataclass import dataclass
 from gradscope.programs import native
 from gradscope.programs.audit import (
     OPENS_TO_WRITE,

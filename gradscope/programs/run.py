@@ -10,9 +10,10 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import IO, TYPE_CHECKING
 
+from gradscope.dataclass import dataclass
 from gradscope.errors import CTRL_C
 from gradscope.facts import OTHERS, Ending, Trace, plural
 from gradscope.programs.channel import Final, Message, NoAnswer, Progress

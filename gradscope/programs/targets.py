@@ -1,9 +1,9 @@
 """What can be run: a script, a function, or a model with its loss and a batch."""
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from gradscope.config import Input
+from gradscope.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,10 +2,11 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 
+from gradscope.dataclass import dataclass
 from gradscope.facts import Operand
 from gradscope.record.finite import dtype_of, ends_of, looks_finite, pieces
 

@@ -3,12 +3,12 @@
 import sys
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
 import torch
 
+from gradscope.dataclass import dataclass
 from gradscope.record.definitions import definition
 from gradscope.record.events.provenance import storage_key
 from gradscope.record.finite import is_distributed, unwrapped

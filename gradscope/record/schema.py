@@ -4,12 +4,12 @@ Read once an `OpOverload` and kept: the recorder asks at every op.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import torch
 
+from gradscope.dataclass import dataclass
 from gradscope.ops.table import breaks_at_operands, lookup
 from gradscope.ops.traits import Trait, has
 

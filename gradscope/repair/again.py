@@ -4,9 +4,10 @@ outside a second time. From a snapshot of the first run where one will do, else 
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
+from gradscope.dataclass import dataclass
 from gradscope.errors import GradscopeError
 from gradscope.facts import (
     OTHERS,

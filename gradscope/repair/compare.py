@@ -1,8 +1,9 @@
 """Two runs side by side: did the patch do what it claims, and nothing else? Pure functions."""
 
 import signal
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from gradscope.dataclass import dataclass
 from gradscope.facts import (
     Fate,
     Finding,

@@ -5,9 +5,10 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
+from gradscope.dataclass import dataclass
 from gradscope.errors import GradscopeError
 from gradscope.facts import Finding, NotChecked, Severity, Trace
 from gradscope.programs.run_options import Keeping

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from difflib import SequenceMatcher
 from os.path import realpath
 from symtable import symtable
 
+from gradscope.dataclass import dataclass
 from gradscope.facts import Edit, Fix, GradientMove, Location, Move, Verdict, Verified
 from gradscope.repair.differences import ROUNDING
 from gradscope.repair.write.culprit import Candidate, Culprit

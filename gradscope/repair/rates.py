@@ -3,10 +3,11 @@ step, and at which learning rate training stops diverging."""
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from statistics import fmean
 from typing import Any
 
+from gradscope.dataclass import dataclass
 from gradscope.diagnose import diagnose
 from gradscope.errors import GradscopeError
 from gradscope.facts import Finding, Fix, Location, Severity, Trace

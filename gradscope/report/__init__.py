@@ -9,8 +9,8 @@ never read anything but the user's sources.
 import importlib
 import pkgutil
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from gradscope.dataclass import dataclass
 from gradscope.errors import GradscopeError
 from gradscope.facts import Report, Summary
 from gradscope.report.printable import inert

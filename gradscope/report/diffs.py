@@ -3,8 +3,8 @@
 import os
 import re
 from collections.abc import Container, Iterator
-from dataclasses import dataclass
 
+from gradscope.dataclass import dataclass
 from gradscope.report.printable import TAB, Line, Segment, clean, expanded, wrap
 from gradscope.report.rendering import Options
 

@@ -1,11 +1,11 @@
 """Code frames: the user's lines as they stand, with the spans of a finding marked below them."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
 from rich.cells import cell_len
 
+from gradscope.dataclass import dataclass
 from gradscope.facts import Finding, Location
 from gradscope.report.diffs import DOTS
 from gradscope.report.printable import Line, Segment, clean, expanded, paragraph, sentence, wrap

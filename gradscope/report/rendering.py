@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TextIO
 
+from gradscope.dataclass import dataclass
 from gradscope.source import lines
 
 Sources = Callable[[str], Sequence[str]]

@@ -3,9 +3,10 @@
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum, auto
 
+from gradscope.dataclass import dataclass
 from gradscope.facts import plural
 
 SILENT_FOR = 2.0  # seconds: a short run needs no line

@@ -7,8 +7,8 @@
 
 import ast
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
+from gradscope.dataclass import dataclass
 from gradscope.source.text import Source
 from gradscope.source.tree import Op
 

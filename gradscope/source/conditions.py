@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from gradscope.dataclass import dataclass
 from gradscope.source.arguments import operands, spelled
 from gradscope.source.meaning import definition
 from gradscope.source.text import Source

@@ -10,8 +10,10 @@ import ast
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from symtable import SymbolTable
+
+from gradscope.dataclass import dataclass
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.Module
 Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp

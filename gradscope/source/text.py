@@ -13,13 +13,13 @@ import sys
 import tokenize
 from bisect import bisect_right
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import count
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from gradscope.dataclass import dataclass
 from gradscope.errors import GradscopeError
 from gradscope.facts import Edit, Location
 from gradscope.source.tree import Names, Tree, tree_of

@@ -7,10 +7,10 @@ import ast
 import symtable
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import TypeVar
 
+from gradscope.dataclass import dataclass
 from gradscope.source.scopes import OPENS, Function, Place, Scope, bound, outside
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 LAYERS = [
     "version",
     "errors",
+    "dataclass",
     "signals",
     "writing",
     "facts",

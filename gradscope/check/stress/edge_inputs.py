@@ -3,7 +3,7 @@ loss. Nothing is made that the user has declared not to occur."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum, auto
 from typing import Any
 
@@ -12,6 +12,7 @@ from torch import Tensor
 
 from gradscope.check.stress.subjects import Values
 from gradscope.config import Input
+from gradscope.dataclass import dataclass
 from gradscope.ops.traits import Trait, has
 
 

@@ -1,13 +1,14 @@
 """What is tried: a function with its inputs, or a model and its loss with the items of a batch."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from gradscope.config import Input
+from gradscope.dataclass import dataclass
 from gradscope.programs import Conditions, Function, Parts, Reference
 from gradscope.programs.load import evaluate
 from gradscope.programs.loss import NAMES, load_parts, make_inputs, names_taken

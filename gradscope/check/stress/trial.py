@@ -3,7 +3,7 @@
 import math
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -21,6 +21,7 @@ from gradscope.check.stress.edge_inputs import (
     sliced,
 )
 from gradscope.check.stress.subjects import Values, subject_of
+from gradscope.dataclass import dataclass
 from gradscope.errors import GradscopeError
 from gradscope.facts import Severity
 from gradscope.programs import Conditions, Function, Parts

@@ -1,7 +1,8 @@
 """The base class of all requests."""
 
-from dataclasses import dataclass
 from typing import dataclass_transform
+
+from gradscope.dataclass import dataclass
 
 
 @dataclass_transform(frozen_default=True)

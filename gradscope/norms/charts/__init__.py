@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from gradscope.dataclass import dataclass
 from gradscope.facts import Leaf, text_of
 from gradscope.norms.charts.canvas import (
     CROSS,

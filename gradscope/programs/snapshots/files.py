@@ -6,8 +6,8 @@ import shutil
 import stat
 from collections.abc import Collection, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 
+from gradscope.dataclass import dataclass
 from gradscope.programs.overlay import LARGEST, Overlay
 
 _FDS = "/proc/self/fd"

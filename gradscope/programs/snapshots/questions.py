@@ -13,10 +13,10 @@ import socket
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from multiprocessing.connection import Connection, Pipe
 from typing import NamedTuple
 
+from gradscope.dataclass import dataclass
 from gradscope.programs.run_options import Repeat, RunOptions
 
 _NUMBER = 8  # bytes

@@ -12,13 +12,13 @@ import threading
 import time
 from collections.abc import Collection
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import torch
 
+from gradscope.dataclass import dataclass
 from gradscope.facts import Hurdle
 from gradscope.programs.audit import own_work
 from gradscope.programs.snapshots import questions

@@ -11,12 +11,12 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import partial
 from types import CodeType, FrameType
 from typing import Any
 
+from gradscope.dataclass import dataclass
 from gradscope.record.sites import positions
 
 _PARTS = ("handlers", "cases")  # of a statement, that have heads and blocks of their own

@@ -7,13 +7,14 @@ import platform
 import shutil
 import site
 import sysconfig
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 import torch
 from rich.filesize import decimal
 
+from gradscope.dataclass import dataclass
 from gradscope.errors import GradscopeError
 from gradscope.facts import NotChecked
 from gradscope.programs.step import CALLS, SOURCES, TENSORS

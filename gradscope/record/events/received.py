@@ -6,12 +6,12 @@ it brings the bytes, from which tensors are made without an op.
 
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch.utils._pytree import tree_leaves
 
+from gradscope.dataclass import dataclass
 from gradscope.record.events.provenance import Memories, Provenance
 from gradscope.record.journal import Note
 from gradscope.record.oprun import OpRun, flatten

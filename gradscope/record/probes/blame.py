@@ -5,7 +5,7 @@ import inspect
 import math
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import CodeType
 from typing import Any
 
@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import FunctionCtx
 
+from gradscope.dataclass import dataclass
 from gradscope.facts import FunctionCheck, Relation, TensorFactor
 from gradscope.ops.traits import Trait, has
 from gradscope.record.definitions import returned, widened

@@ -2,13 +2,14 @@
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import SimpleNamespace
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from gradscope.dataclass import dataclass
 from gradscope.record.forking import Randomness
 
 MOST_CALLS = 10  # of forward and backward together, for one signature

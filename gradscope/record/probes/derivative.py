@@ -1,12 +1,12 @@
 """The right gradient of a Function at one point: by autograd through its forward where central
 differences confirm it, else by differences alone."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from gradscope.dataclass import dataclass
 from gradscope.record.census import unravel
 from gradscope.record.graph import consumers, leaves
 from gradscope.record.probes.calls import Calls, NoVerdict, Point, as_real

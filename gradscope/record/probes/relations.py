@@ -6,11 +6,12 @@ only where it holds for both, to the tolerance of the measurement.
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
+from gradscope.dataclass import dataclass
 from gradscope.facts import Compared, Relation, TensorFactor
 
 

@@ -8,13 +8,14 @@ import ast
 import inspect
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import combinations
 from types import CodeType, FunctionType
 from typing import Any
 
 from torch import Tensor
 
+from gradscope.dataclass import dataclass
 from gradscope.facts import Slip
 from gradscope.record.definitions import function_of, source_of, span
 from gradscope.record.forking import FORKS

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
 import torch
 
+from gradscope.dataclass import dataclass
 from gradscope.facts import Location
 from gradscope.record.graph import Nodes, consumers
 from gradscope.record.held import alive, variables

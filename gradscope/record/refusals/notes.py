@@ -5,7 +5,6 @@ import re
 import weakref
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from types import FrameType, FunctionType
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
+from gradscope.dataclass import dataclass
 from gradscope.facts import Carried, Location
 from gradscope.record import sites
 from gradscope.record.context import RunContext

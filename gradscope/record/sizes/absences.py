@@ -4,12 +4,13 @@ after an optimizer had been given all of its parameters."""
 import weakref
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import FrameType
 from typing import Any
 
 import torch
 
+from gradscope.dataclass import dataclass
 from gradscope.facts import Absence, Leaf, Location, NoGradient
 from gradscope.record.definitions import definition, guard_of
 from gradscope.record.finite import elements

@@ -6,13 +6,14 @@ import math
 import weakref
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from statistics import median
 from typing import Any
 
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
+from gradscope.dataclass import dataclass
 from gradscope.facts import Flat, Movement, Rates, Schedule, Skipping, Usage
 from gradscope.ops.traits import Trait, has
 from gradscope.record.finite import dtype_of

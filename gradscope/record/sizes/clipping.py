@@ -4,12 +4,13 @@ import sys
 import weakref
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, SupportsFloat
 
 import torch
 from torch.nn.utils import clip_grad
 
+from gradscope.dataclass import dataclass
 from gradscope.facts import LateClip
 from gradscope.record.context import RunContext
 from gradscope.record.optimizers import Work, held_by, parameters_of

@@ -8,12 +8,12 @@ data.
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from types import FrameType
 from typing import Any, NamedTuple
 
 import torch
 
+from gradscope.dataclass import dataclass
 from gradscope.facts import NoGradient
 from gradscope.ops.traits import Trait, has
 from gradscope.record.context import RunContext

@@ -8,9 +8,10 @@ gives the factor for each repeat.
 import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import dropwhile, pairwise, takewhile
 
+from gradscope.dataclass import dataclass
 from gradscope.facts import Depth, Growth, LayerSize
 from gradscope.ops.display import node_stem
 from gradscope.record.context import RunContext

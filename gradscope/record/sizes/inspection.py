@@ -2,11 +2,11 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from types import FrameType
 
 import torch
 
+from gradscope.dataclass import dataclass
 from gradscope.facts import Activation
 from gradscope.record.context import RunContext
 from gradscope.record.dispatch import Dispatch

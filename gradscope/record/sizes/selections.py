@@ -1,11 +1,12 @@
 """Which elements an op leaves out whatever the data."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
+from gradscope.dataclass import dataclass
 from gradscope.ops.traits import Trait, has
 from gradscope.record.schema import OpInfo
 

@@ -2,11 +2,12 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
 
+from gradscope.dataclass import dataclass
 from gradscope.facts import Steep
 from gradscope.ops import lookup
 from gradscope.ops.display import node_stem

@@ -2,8 +2,8 @@
 
 import ast
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from gradscope.dataclass import dataclass
 from gradscope.facts import requests as ask
 from gradscope.repair.write import logs
 from gradscope.repair.write.reading import Reading, atom, factor

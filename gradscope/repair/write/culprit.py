@@ -4,8 +4,9 @@ repair of it that can be tried."""
 import ast
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from gradscope.dataclass import dataclass
 from gradscope.facts import Edit, Finding, Location, NotTried, Reason
 from gradscope.ops import Edge, OpFact, lookup
 from gradscope.repair.budget import Search

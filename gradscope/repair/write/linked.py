@@ -8,9 +8,10 @@ import ast
 import os
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
+from gradscope.dataclass import dataclass
 from gradscope.facts import Edit, Location
 from gradscope.repair.write.culprit import Candidate, Culprit
 from gradscope.source import Source, parsed

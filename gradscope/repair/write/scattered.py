@@ -3,8 +3,8 @@ taken away before the exponential, which changes no quotient."""
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from gradscope.dataclass import dataclass
 from gradscope.repair.write.culprit import Candidate, Culprit
 from gradscope.repair.write.spelling import can_repeat
 from gradscope.repair.write.splice import before

@@ -5,9 +5,9 @@ import itertools
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from enum import Enum, auto
 
+from gradscope.dataclass import dataclass
 from gradscope.facts import Leaf, Location, Magnitudes, Root, Step, Summed, Update, plural
 from gradscope.facts import requests as ask
 from gradscope.ops.traits import Trait, has

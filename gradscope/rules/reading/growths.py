@@ -4,9 +4,9 @@ that fade over a run, while what they are to lower rises."""
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from statistics import median
 
+from gradscope.dataclass import dataclass
 from gradscope.facts import Flat, Growth, Leaf, Leap, Limits, Magnitudes, Steep, Step, Usage
 from gradscope.rules import cutoffs
 

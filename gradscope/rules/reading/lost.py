@@ -4,10 +4,10 @@ which steps use a sum of gradients as if it were their mean."""
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from enum import Enum, auto
 from itertools import pairwise
 
+from gradscope.dataclass import dataclass
 from gradscope.facts import Leaf, Location, Magnitudes, NoGradient, Step, Trace, Usage
 from gradscope.facts import requests as ask
 from gradscope.rules import cutoffs
