@@ -62,11 +62,36 @@ def test_a_sum_of_means_is_told_and_divided(program, repaired, here):
     assert loud(repaired) == []
 
 
-def test_it_is_a_note_where_the_optimizer_does_not_mind(tmp_path):
-    (found,) = diagnosed_text(ADAM + ADDED.format(""), tmp_path).findings
+def under(name, program, kind):
+    """The program with an optimizer of its own, which is torch's under another name."""
+    own = f"import torch\n\n\nclass {name}(torch.optim.{kind}):\n    pass\n\n\n"
+    return own + program.replace(f"torch.optim.{kind}(", f"{name}(")
+
+
+@pytest.mark.parametrize("program", [ADAM, under("Mine", ADAM, "Adam")], ids=["torch's", "own"])
+def test_it_is_a_note_where_the_optimizer_does_not_mind(program, tmp_path):
+    (found,) = diagnosed_text(program + ADDED.format(""), tmp_path).findings
 
     assert (found.rule, found.severity) == ("GS409", Severity.NOTE)
     assert "divides by the size of the gradient" in found.why
+
+
+def test_what_a_program_calls_its_own_optimizer_says_nothing(tmp_path):
+    program = under("Adam", SGD, "SGD") + ADDED.format("")
+    (found,) = diagnosed_text(program, tmp_path).findings
+
+    assert (found.rule, found.severity) == ("GS409", Severity.WARNING)
+
+
+def test_what_a_program_calls_its_own_function_says_nothing():
+    """Its node is a `MeanBackward`, torch's a `MeanBackward0`."""
+    own = (
+        "class Mean(torch.autograd.Function):\n    @staticmethod\n    def forward(ctx, x):\n"
+        "        ctx.shape = x.shape\n        return x.sum()\n\n    @staticmethod\n"
+        "    def backward(ctx, g):\n        return g.expand(ctx.shape)\n\n\ndef loss_of"
+    )
+    program = SUM.replace("def loss_of", own).replace("return (", "return Mean.apply((")
+    assert loud(program.replace(".sum()\n\n\n", ")\n\n\n") + ADDED.format("")) == []
 
 
 TWO_HEADS = (

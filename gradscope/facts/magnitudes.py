@@ -200,6 +200,9 @@ class Update:
     `cleared`: nothing was left of what backward had given the parameters that it holds; None
     where not measured.
 
+    `blind_to_scale`: it divides by the size of the gradient, so that a loss that is N times larger
+    takes the same steps.
+
     `made` is where the optimizer was constructed, None where that was before the run was watched.
     `base_lr` is what a schedule multiplies, None without one. `clearing` is how the program could
     clear stale gradients, None where it has no name for them.
@@ -221,6 +224,7 @@ class Update:
     clearing: Clearing | None = None
     made: Location | None = None
     ascends: int | None = None
+    blind_to_scale: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -148,7 +148,7 @@ class Usage:
     gradient, and `still` says that none of them has changed. `movements` are of optimizers of
     torch's alone, which round each step as it is, and of clipped steps or half precision. `norms`
     are the L2 norms of all gradients at updates from the first to the last, ever fewer of them, by
-    the pass before; `flat` is known where they fade.
+    the pass before; `flat` is known where they fade. `blind_to_scale` is as of an `Update`.
     """
 
     optimizer: str
@@ -181,3 +181,4 @@ class Usage:
     movements: tuple[Movement, ...] = ()
     norms: tuple[tuple[int, float], ...] = ()
     flat: Flat | None = None
+    blind_to_scale: bool = False

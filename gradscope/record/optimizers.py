@@ -1,6 +1,7 @@
 """What an optimizer holds, and being told when it works: in `step()`, and not in its closure."""
 
 import functools
+import inspect
 import math
 import sys
 import threading
@@ -17,12 +18,16 @@ from torch.optim.optimizer import (
 )
 
 from gradscope.facts import Setting
-from gradscope.record.sites import Site, user_site
+from gradscope.record.sites import LIBRARY, Site, kind_of, user_site
 from gradscope.record.stand_ins import is_elsewhere, leave_us_out, stand_in
 from gradscope.record.tracing import computes_values
 
 # By torch's own names. What else a group holds may well be inf: a bound that is switched off.
 _SETTINGS = ("lr", "betas", "momentum", "dampening", "weight_decay", "eps", "alpha")
+
+_BLIND = frozenset(
+    "Adadelta Adafactor Adagrad Adam AdamW Adamax Muon NAdam RAdam RMSprop Rprop SparseAdam".split()
+)
 
 
 @dataclass(slots=True)
@@ -58,6 +63,18 @@ class LetsPass:
 
     def note_step(self, optimizer: Any) -> None:
         """One has stepped meanwhile."""
+
+
+def is_blind_to_scale(kind: type) -> bool:
+    """Whether it divides by the size of the gradient, so that a loss that is N times larger takes
+    the same steps: no class tells. A package's are known by their names; what a program calls its
+    own says nothing."""
+    return any(one.__name__ in _BLIND and _is_packaged(one) for one in kind.__mro__)
+
+
+def _is_packaged(kind: type) -> bool:
+    code = getattr(inspect.unwrap(vars(kind).get("step", kind)), "__code__", None)
+    return code is not None and kind_of(code) == LIBRARY
 
 
 def parameters_of(optimizer: Any) -> Iterator[torch.Tensor]:

@@ -23,6 +23,7 @@ from gradscope.facts import (
     Spectrum,
     Unfit,
 )
+from gradscope.ops.display import node_stem
 from gradscope.ops.dtypes import finfo
 from gradscope.ops.requirements import INDEXING, REFUSES
 from gradscope.record.census import first_of, unravel
@@ -185,7 +186,7 @@ class RaisedOps:
         tensors = (one for one in given.values() if isinstance(one, torch.Tensor))
         above = consumers([one.grad_fn for one in tensors if one.grad_fn is not None])
         for node, makers in above.items():
-            is_diagonal = any(node_name(one).startswith("DiagEmbed") for one in makers)
+            is_diagonal = any(node_stem(node_name(one)) == "DiagEmbed" for one in makers)
             leaf = getattr(node, "variable", None)
             if leaf is not None and (leaf.numel() == 1 or is_diagonal) and bool((leaf < 0).any()):
                 yield operand("parameter", leaf, self._context, frame=frame)

@@ -18,7 +18,7 @@ from gradscope.facts import Flat, Movement, Rates, Schedule, Skipping, Usage
 from gradscope.ops.traits import Trait, has
 from gradscope.record.finite import dtype_of
 from gradscope.record.names import Names
-from gradscope.record.optimizers import held_by, parameters_of
+from gradscope.record.optimizers import held_by, is_blind_to_scale, parameters_of
 from gradscope.record.schedule import before_chosen
 from gradscope.record.sites import Site, place_of
 from gradscope.record.sizes.clearing import version_of
@@ -204,6 +204,7 @@ class Account:
         self.optimizer = weakref.ref(optimizer, self._forget)
         self.name = type(optimizer).__name__
         self.made, self.steps_at, self.clears_at = made, (), ()  # type: Site, Site, Site
+        self.is_blind = is_blind_to_scale(type(optimizer))
         self.is_stock = type(optimizer).__module__.startswith("torch.optim")
         self.held = held_by(optimizer)
         self.updates = self.passes = self.pending = self.between = self.last = 0
@@ -386,6 +387,7 @@ class Account:
             movements=tuple(self.movements),
             norms=tuple(self.fading.norms),
             flat=self.fading.flat,
+            blind_to_scale=self.is_blind,
         )
 
 

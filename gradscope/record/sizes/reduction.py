@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import torch
 
 from gradscope.facts import Summed
+from gradscope.ops.display import node_stem
 from gradscope.record.context import RunContext
 from gradscope.record.finite import plain
 from gradscope.record.sites import place_of
@@ -18,7 +19,7 @@ _MEAN, _SUM = 1, 2  # at::Reduction
 _DEEPEST = 64  # nodes between a loss and the means that it is made of
 _FEWEST = 8  # terms: over less, a sum and a mean are the same to a learning rate
 _HANDS_ON = ("AddBackward0", "SubBackward0", "NegBackward0", "ToCopyBackward0", "SqueezeBackward0")
-_PER_ROW = ("NllLoss",)  # whose mean divides by the rows alone
+_PER_ROW = ("NllLoss", "NllLoss2D")  # whose mean divides by the rows alone
 
 
 def summed(roots: Sequence[torch.Tensor], context: RunContext) -> Summed | None:
@@ -68,7 +69,7 @@ def factor_of_mean(
         node, factor = waiting.pop()
         name = node.name() if node is not None else ""
         below = [one for one, _ in node.next_functions if one is not None] if node else []
-        if name.startswith("MeanBackward") or getattr(node, "_saved_reduction", None) == _MEAN:
+        if node_stem(name) == "Mean" or getattr(node, "_saved_reduction", None) == _MEAN:
             found.append(Factor(abs(factor.whole), abs(factor.written)))
         elif name in _HANDS_ON:
             waiting += [(one, factor) for one in below]
@@ -124,6 +125,6 @@ def _terms(node: Any) -> int:
         shape = tuple(source.variable.shape)
     else:
         shape = tuple(source._input_metadata[node.next_functions[0][1]].shape)
-    if name.startswith(_PER_ROW):
+    if node_stem(name) in _PER_ROW:
         return math.prod((*shape[:1], *shape[2:]))
     return math.prod(shape)

@@ -10,7 +10,7 @@ import torch
 
 from gradscope.facts import Location, Update
 from gradscope.record.finite import is_zero
-from gradscope.record.optimizers import Work, held_by, parameters_of
+from gradscope.record.optimizers import Work, held_by, is_blind_to_scale, parameters_of
 from gradscope.record.sites import USER, kind_of, note_site, place_of
 from gradscope.record.sizes.clearing import Freshness, clearing_of
 from gradscope.record.sizes.leaves import Leaves, Replacement
@@ -82,6 +82,7 @@ class Updates:
             clipped=clipped,
             base_lr=float(base) if base is not None else None,
             clearing=clearing,
+            blind_to_scale=is_blind_to_scale(kind),
         )
         if is_plain:
             self._same[id(optimizer)] = (*map(settings.get, _TOLD), work.site), update

@@ -22,7 +22,6 @@ from gradscope.facts import (
 )
 from gradscope.facts import requests as ask
 from gradscope.rules.reading import divergence
-from gradscope.rules.reading.lost import BLIND_TO_SCALE
 from gradscope.rules.rule import Asked, Rule
 from gradscope.rules.wording import phrases
 
@@ -149,7 +148,7 @@ class DivergingTraining(Rule):
                 _slower(rise, update, stale, magnitudes),
                 _STANDARDISED,
                 # To those that divide by the size of the gradient, a shorter one is the same.
-                *([] if update.optimizer in BLIND_TO_SCALE else [ask.ClipNorm()]),
+                *([] if update.blind_to_scale else [ask.ClipNorm()]),
             ),
         )
 
@@ -277,9 +276,9 @@ def _slower(
     if update.lr is None:
         return ask.LowerRate()
     # What is steep is the sum, or has no rate; or any rate holds, once the first leap is over.
-    can_try = not stale and update.optimizer not in BLIND_TO_SCALE
+    can_try = not stale and not update.blind_to_scale
     steps = 2 * (rise.first + 1 + len(rise.losses)) if can_try else None
-    new = divergence.shorter_lr(rise, update.lr, update.optimizer, magnitudes.leaves)
+    new = divergence.shorter_lr(rise, update.lr, update.blind_to_scale, magnitudes.leaves)
     return ask.LowerRate(update.lr, new, update, steps)
 
 

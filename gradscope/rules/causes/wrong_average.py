@@ -16,7 +16,7 @@ from gradscope.facts import (
 )
 from gradscope.facts import requests as ask
 from gradscope.rules.cutoffs import FEWEST_TERMS
-from gradscope.rules.reading.lost import BLIND_TO_SCALE, averaged_again, backward_of, undivided
+from gradscope.rules.reading.lost import averaged_again, backward_of, undivided
 from gradscope.rules.rule import Rule
 
 
@@ -69,7 +69,7 @@ class WrongAverage(Rule):
     def _about_ranks(self, usage: Usage, backward: Location | None) -> Finding:
         by_hand = usage.scaled != 1.0
         what = "the gradients are" if by_hand else "the loss is"
-        is_blind, rate = usage.optimizer in BLIND_TO_SCALE, usage.rates.last
+        is_blind, rate = usage.blind_to_scale, usage.rates.last
         place = usage.scaled_at if by_hand else backward
         return self.found(
             f"the gradients that `{usage.optimizer}` gets are averaged twice over"
@@ -89,7 +89,7 @@ class WrongAverage(Rule):
 
     def _about(self, usage: Usage, request: ask.DivideLoss) -> Finding:
         passes, rate = request.passes, usage.rates.last
-        is_blind = usage.optimizer in BLIND_TO_SCALE
+        is_blind = usage.blind_to_scale
         acts = (
             f" `{usage.optimizer}` divides by the size of the gradient and takes much the same"
             " steps; a bound for the norm, and what is logged of it, are another matter."

@@ -12,7 +12,7 @@ from gradscope.facts import Leaf, Location, Magnitudes, Root, Step, Summed, Upda
 from gradscope.facts import requests as ask
 from gradscope.ops.traits import Trait, has
 from gradscope.rules import cutoffs
-from gradscope.rules.reading.lost import BLIND_TO_SCALE, undivided
+from gradscope.rules.reading.lost import undivided
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +185,7 @@ def overshoot(magnitudes: Magnitudes, rise: Rise, steps: Sequence[Step]) -> Over
 
 def _accumulated(magnitudes: Magnitudes, steps: Sequence[Step]) -> ask.DivideLoss | None:
     last = magnitudes.updates[-1]
-    if last.lr is None or not last.optimizer or last.optimizer in BLIND_TO_SCALE:
+    if last.lr is None or not last.optimizer or last.blind_to_scale:
         return None
     own = (usage for usage in magnitudes.usages if usage.steps_at == last.location)
     found = next(filter(None, (undivided(one, magnitudes, steps) for one in own)), None)
@@ -194,18 +194,18 @@ def _accumulated(magnitudes: Magnitudes, steps: Sequence[Step]) -> ask.DivideLos
 
 def blamed_sum(total: Summed | None, rise: Rise, update: Update) -> Summed | None:
     """The sum that the loss is, where the mean would have kept the steps short enough."""
-    if total is None or update.lr is None or update.optimizer in BLIND_TO_SCALE:
+    if total is None or update.lr is None or update.blind_to_scale:
         return None
     return total if update.lr / total.terms < largest_stable_lr(rise, update.lr) else None
 
 
-def shorter_lr(rise: Rise, lr: float, optimizer: str, leaves: Sequence[Leaf]) -> float:
+def shorter_lr(rise: Rise, lr: float, blind: bool, leaves: Sequence[Leaf]) -> float:
     """A learning rate to go on with. What divides by the size of the gradient moves each weight by
     about the rate itself (Kingma and Ba, 2015, section 2.1), however steep the loss is."""
     stable = stable_lr(rise, lr)
     trained = [leaf for leaf in leaves if leaf.trained]
     size = math.hypot(*(leaf.start for leaf in trained))
-    if optimizer not in BLIND_TO_SCALE or not size:
+    if not blind or not size:
         return stable
     count = sum(leaf.numel for leaf in trained)
     return min(stable, float(f"{cutoffs.LARGEST_STEP * size / math.sqrt(count):.1g}"))

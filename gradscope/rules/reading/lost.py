@@ -295,12 +295,6 @@ def _are_most(times: int, counts: Sequence[int]) -> bool:
     return times >= cutoffs.REGULAR * len(counts)
 
 
-# These divide by the size of the gradient: a loss that is N times larger takes the same steps.
-BLIND_TO_SCALE = frozenset(
-    "Adadelta Adafactor Adagrad Adam AdamW Adamax Muon NAdam RAdam RMSprop Rprop SparseAdam".split()
-)
-
-
 def undivided(usage: Usage, magnitudes: Magnitudes, steps: Sequence[Step]) -> ask.DivideLoss | None:
     """How to average the passes of each step, where all of them come from one place, go to the same
     parameters, and are of losses that are a mean as it is; None where they are averaged, or nobody
