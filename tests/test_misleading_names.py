@@ -116,6 +116,36 @@ log.apply(x.exp().sum()).backward()
     assert "logsumexp" not in " ".join(f"{fix.title} {fix.code}" for fix in first.fixes)
 
 
+OF_A_LIBRARY = """\
+import torch
+
+@torch.library.custom_op("own{library}::{name}", mutates_args=())
+def op(x: torch.Tensor) -> torch.Tensor:
+    return {value}
+
+op.register_autograd(lambda ctx, g: g, setup_context=lambda ctx, inputs, output: None)
+x = torch.ones(3, requires_grad=True)
+{loss}.sum().backward()
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "loss", "blamed"),
+    [
+        ("new_zeros", "x + 0", "op((x * 1e30) * 1e30)", "mul"),
+        ("exp_like", "x + 0", "op((x * 1e30) * 1e30)", "mul"),
+        ("zeros", "x * 1e30 * 1e30", "op(x)", "ownzeros.zeros"),
+        ("sign", "x * 1e30 * 1e30", "op(x)", "ownsign.sign"),
+    ],
+)
+def test_an_op_of_a_library_is_no_aten_op_of_its_name(name, value, loss, blamed, tmp_path):
+    """Aten's of these names read no values, or give none that are not finite."""
+    text = OF_A_LIBRARY.format(library=name, name=name, value=value, loss=loss)
+    [first, *_] = diagnosed_text(text, tmp_path).findings
+
+    assert (first.rule, first.op) == ("GS204", blamed)
+
+
 @pytest.mark.parametrize(
     ("loss", "is_logdet"),
     [

@@ -15,6 +15,7 @@ from gradscope.ops.traits import Trait, has
 
 # Memory that nothing has written yet; reading it is a cause of its own, making it is not.
 _ALLOCATIONS = {"empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided"}
+_ATEN = "aten"  # whose names the op tables go by
 # Torch's own namespaces of collectives. Those that return no result fill their first argument, and
 # end in an underscore: `c10d::send` and `c10d::barrier` fill nothing.
 _COLLECTIVES = "c10d"
@@ -128,7 +129,9 @@ def read_schema(func: Any) -> OpInfo:
     if schema is None:
         return OpInfo(getattr(func, "__name__", str(func)))
     namespace, _, raw_name = schema.name.rpartition("::")
-    name = plain_name(raw_name)
+    is_aten, name = namespace == _ATEN, plain_name(raw_name)
+    if not is_aten and hasattr(torch.ops.aten, name):
+        name = f"{namespace}.{name}"  # what is known of aten's op says nothing of this one
     fills_first = namespace == _COLLECTIVES and raw_name.endswith("_")
     written: list[int | str] = []
     for position, argument in enumerate(schema.arguments):
@@ -162,7 +165,7 @@ def read_schema(func: Any) -> OpInfo:
         fills_first=fills_first,
         fills_part=namespace == _SHARDING,
         # Aten's naming rule for its factories; no schema tells that values are not read.
-        shape_only=name.endswith("_like") or name.startswith("new_"),
+        shape_only=is_aten and (name.endswith("_like") or name.startswith("new_")),
     )
 
 

@@ -110,7 +110,7 @@ class Flow:
         """An op has run. It has made the node `made - 1`, or none (0)."""
         # A question about sizes or strides may come from inside autograd, which then holds a lock
         # that our own questions (is it a leaf?) would wait for.
-        tells = flatten(out) or str(func.__name__).partition(".")[0] in _NUMBERS
+        tells = flatten(out) or read_schema(func).name in _NUMBERS
         if tells and not self.paused and _current_node() is None and computes_values():
             try:
                 self._follow(read_schema(func), args, kwargs, out, made)
