@@ -5,6 +5,8 @@ import re
 import pytest
 from corpus import diagnosed_file
 
+from gradscope.repair.write import linked
+
 MODEL = """\
 import torch
 import torch.nn as nn
@@ -63,7 +65,7 @@ EVALUATE = "from net import Net\nprint(Net()(None) > 0.5)\n"
 def program(tmp_path):
     def written(files):
         for name, text in files.items():
-            (tmp_path / name).parent.mkdir(exist_ok=True)
+            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
             (tmp_path / name).write_text(text)
         return diagnosed_file(tmp_path / "main.py", verify=True).findings[0].fixes
 
@@ -84,6 +86,15 @@ def test_a_model_gives_logits_where_the_loss_of_another_file_takes_logarithms(pr
         "return -(first + (1 - target) * torch.nn.functional.logsigmoid(-pred)).mean()",
         "print((torch.sigmoid(out) > 0.5).sum())",
     }
+
+
+def test_an_environment_in_the_folder_is_no_part_of_the_program(program, monkeypatch):
+    monkeypatch.setattr(linked, "MOST_FOUND", 5)
+    environment = {f"env/package/{number}.py": "" for number in range(6)}
+    environment |= {".hidden/one.py": "", "env/pyvenv.cfg": "", "env/of_the_program.py": EVALUATE}
+    fixes = program(environment | {"net.py": MODEL, "loss.py": LOSS, "main.py": MAIN})
+
+    assert fixes[0].verified and "return self.head(x)" in added(fixes[0])
 
 
 def test_a_layer_that_a_function_of_another_file_builds_is_dropped(program):

@@ -17,6 +17,7 @@ from gradscope.repair.write.culprit import Candidate, Culprit
 from gradscope.source import Source, parsed
 
 MOST_FILES = 50  # of a program; and of all below its folder, that are looked at
+_MARKS = ("pyvenv.cfg", "conda-meta")  # of an environment
 MOST_FOUND = 500
 LARGEST = 300_000  # characters of the whole
 _NOT_NEW = re.compile(r"[^\r\n]")
@@ -137,17 +138,24 @@ def _root(files: set[str]) -> Path | None:
     return root
 
 
+def _below(root: Path) -> Iterator[Path]:
+    """The files of Python there, without those of environments, which tell what they are."""
+    for folder, inner, names in os.walk(root):
+        below = ((one, Path(folder, one)) for one in inner if not one.startswith("."))
+        inner[:] = [one for one, path in below if not any((path / at).exists() for at in _MARKS)]
+        yield from (Path(folder, name) for name in names if name.endswith(".py"))
+
+
 def _program(
     culprit: Culprit, root: Path, files: set[str]
 ) -> list[tuple[Source, list[ast.stmt]]] | None:
     """The files that import these, and these, in the order in which they are imported; each with
     the statements that import a name of another one."""
     found: dict[str, Source] = {}  # by the dotted name of the module
-    for number, path in enumerate(root.rglob("*.py")):
+    for number, path in enumerate(_below(root)):
         if number > MOST_FOUND:
             return None
-        is_hidden = any(part.startswith(".") or part == "site-packages" for part in path.parts)
-        source = parsed(str(path), culprit.texts) if not is_hidden else None
+        source = parsed(str(path), culprit.texts)
         if source is not None:
             name = ".".join(path.relative_to(root).with_suffix("").parts)
             found[name.removesuffix(".__init__")] = source
