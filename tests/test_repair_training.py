@@ -1,6 +1,7 @@
 """Repairs of the training loop that the source alone gives away."""
 
-from corpus import diagnosed_file
+import pytest
+from corpus import diagnosed_file, diagnosed_text
 
 UNSCALED = """\
 import torch
@@ -28,3 +29,32 @@ def test_a_loss_that_is_scaled_and_never_unscaled_is_stepped_through_its_scaler(
     fix = finding.fixes[0]
     assert (fix.kind, fix.verified) == ("loss-scaling", True), fix.verdict
     assert "+    scaler.step(optimizer)\n+    scaler.update()\n" in (fix.patch or "")
+
+
+SUMMED = """\
+import torch
+
+torch.manual_seed(0)
+x = torch.randn(64, 4)
+w = torch.zeros(4, requires_grad=True)
+optimizer = torch.optim.SGD([w], lr=0.05)
+for _ in range(60):
+    optimizer.zero_grad()
+    loss = {}
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("total", "mean"),
+    [
+        ("(x @ w - 1).square().sum()", "(x @ w - 1).square().mean()"),
+        ("torch.sum((x @ w - 1).square())", "torch.mean((x @ w - 1).square())"),
+    ],
+)
+def test_a_sum_that_makes_the_steps_too_long_becomes_a_mean(total, mean, here):
+    [finding] = diagnosed_text(SUMMED.format(total), here, verify=True).findings
+
+    assert finding.evidence["summed_terms"] == 64
+    assert finding.fixes[0].verified and f"+    loss = {mean}\n" in finding.fixes[0].patch

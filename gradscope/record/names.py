@@ -17,6 +17,7 @@ from gradscope.record.sites import (
     LIBRARY,
     ModuleFrame,
     Site,
+    file_in_torch,
     instructions,
     kind_of,
     module_path,
@@ -40,10 +41,8 @@ class Owner:
         nothing the user wrote decides what becomes of it."""
         if len(self.path) < 2:
             return False
-        holder = type(self.path[-2][1])
-        code = getattr(holder.forward, "__code__", None)
-        in_torch = holder.__module__.partition(".")[0] == "torch"
-        return not in_torch and code is not None and kind_of(code) == LIBRARY
+        code = getattr(type(self.path[-2][1]).forward, "__code__", None)
+        return code is not None and kind_of(code) == LIBRARY and not file_in_torch(code)
 
     @property
     def is_listed(self) -> bool:

@@ -37,7 +37,8 @@ _LEFT_OUT = NotChecked(
     "what becomes of the steps of further optimizers", f"{_MOST} are followed, the first ones"
 )
 _SCALES = Trait.MULTIPLIES | Trait.DIVIDES
-# What torch itself does to gradients on the program's behalf is no use of them.
+# What torch itself does to gradients on the program's behalf is no use of them. By its own files:
+# not all of it stands behind a call that could be watched.
 _UPKEEP = ("nn/utils/clip_grad.py", "amp/grad_scaler.py", "optim/", "nn/modules/module.py")
 
 

@@ -200,7 +200,7 @@ def _upstream(culprit: Culprit) -> Iterator[Candidate]:
 
 def _unclamped(culprit: Culprit, edge: Edge, node: ast.expr) -> ast.expr:
     """What an existing `x.clamp(low, high)` or `x.clamp(min=0)` clamps, where the guard's own clamp
-    takes its place."""
+    takes its place. The guards are told apart by their text, which the op table wrote."""
     found = spelled(culprit.source, node)
     if found is None or found.name != "clamp" or not found.positional:
         return node

@@ -3,14 +3,14 @@
 import ast
 from collections.abc import Iterator
 
-from gradscope.facts import Edit, Update
+from gradscope.facts import Update
 from gradscope.facts import requests as ask
 from gradscope.repair.write.culprit import Culprit, Ways
 from gradscope.repair.write.splice import after, before
 from gradscope.repair.write.statements import block_of, dropped
 from gradscope.repair.write.training import rates
 from gradscope.source import expression
-from gradscope.source.arguments import called
+from gradscope.source.arguments import called, spelled
 from gradscope.source.hand_updates import ascent, rate_by_hand, written
 from gradscope.source.spans import statement_at
 
@@ -61,15 +61,15 @@ def step_first(culprit: Culprit, request: ask.StepBeforeClearing) -> Ways:
 
 
 def averaged(culprit: Culprit, request: ask.AverageLoss) -> Ways:
-    """`mean()` of the `sum()` at the end of an expression."""
+    """The mean of what is summed up: `x.mean()` for `x.sum()`."""
     place = request.total.location
-    if place is None or place.file != culprit.source.file or place.line != place.end_line:
+    is_here = place is not None and place.file == culprit.source.file
+    call = culprit.at(place) if place is not None and is_here else None
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
         return
-    written = culprit.source.line(place.line)[place.col : place.end_col]
-    if written.endswith(".sum()"):  # else the text does not say which word to put `mean` for
-        end = place.end_col - len("()")
-        edit = Edit(place.file, place.line, end - len("sum"), place.line, end, "mean")
-        yield (edit,)
+    found = spelled(culprit.source, call)
+    if found is not None and found.name == "sum" and not (found.positional[1:] or found.keywords):
+        yield (culprit.replace(call.func, f"{culprit.source.of(call.func.value)}.mean"),)
 
 
 def descending(culprit: Culprit, request: ask.Descend) -> Ways:

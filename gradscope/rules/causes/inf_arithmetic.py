@@ -69,7 +69,7 @@ class InfArithmetic(Rule):
 def _of_written(event: Event) -> tuple[str, str, str, Fix]:
     """The headline, the label, the mechanism and the fix for an inf that arrives at the loss."""
     what, op = phrases.outcome(event.output), phrases.spelled(event.op)
-    written = f"a {what}" if what.startswith("NaN") else f"an {what.removeprefix('-')}"
+    written = f"a {what}" if evidence.gives_nan(event) else f"an {what.removeprefix('-')}"
     share = f" at {phrases.bad_of(event)}" if event.numel else ""
     title = "mask with a large finite number, or leave out what the loss asks for"
     code = "x.masked_fill(mask, torch.finfo(x.dtype).min)"
