@@ -2,6 +2,7 @@
 
 import inspect
 import random
+import time
 from typing import Any
 
 import numpy
@@ -19,6 +20,7 @@ from gradscope.diagnose import diagnose
 from gradscope.facts import Ending, FunctionCheck, Severity, Trace
 from gradscope.programs import parse_target
 from gradscope.record import Observation
+from gradscope.record.probes import function_checks
 from gradscope.record.probes.calls import MOST_CALLS
 
 
@@ -156,6 +158,27 @@ def test_a_large_call_is_checked_on_its_first_rows_where_forward_treats_them_one
     assert first.what.startswith("the backward of `Doubled` beyond the first 104,857 of")
     assert first.why == "5.2 million elements; at most 4.2 million are checked"
     assert other.what == "the backward of `SquaredSum`" and "one by one" in other.why
+
+
+def test_a_call_that_takes_too_long_is_checked_on_its_first_rows(monkeypatch):
+    monkeypatch.setattr(function_checks, "SECONDS_EACH", 2.0)
+    monkeypatch.setattr(function_checks, "SLICE", 64)
+    with Observation(keep_going=False) as recorder:
+        SlowInFloat64.apply(torch.rand(100, 2, requires_grad=True))
+    [check] = recorder.functions.found
+    [rest] = recorder.functions.not_checked
+
+    assert (check.verdict, check.shape) == ("wrong", (32, 2))
+    assert rest.what == "the backward of `SlowInFloat64` beyond the first 32 of 100 rows"
+    assert rest.why.startswith("no answer in 2 seconds")
+
+
+class SlowInFloat64(wrong_functions.Doubled):
+    @staticmethod
+    def forward(ctx, x):
+        if x.dtype is torch.float64 and len(x) > 32:
+            time.sleep(60)
+        return wrong_functions.Doubled.forward(ctx, x)
 
 
 class SquaredSum(torch.autograd.Function):

@@ -5,6 +5,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -102,38 +103,40 @@ class FunctionChecks:
 
         tensors = [arg for arg in args if isinstance(arg, torch.Tensor)]
         elements = sum(tensor.numel() for tensor in tensors)
-        size = f"{elements / 1e6:.1f} million elements; at most {MOST_ELEMENTS / 1e6:.1f} million"
-        is_large = elements > MOST_ELEMENTS
+        most = f"at most {MOST_ELEMENTS / 1e6:.1f} million are checked"
+        bound = f"{elements / 1e6:.1f} million elements; {most}" if elements > MOST_ELEMENTS else ""
 
-        def work() -> tuple[tuple[FunctionCheck, ...], str, str]:
-            """The checks, and what was left out, with why."""
-            part, beyond, why = args, "", ""
+        def work(why: str) -> tuple[tuple[FunctionCheck, ...], str, str]:
+            """The checks, of a part where all is too much, and what was left out, with why."""
+            part, beyond = args, ""
             try:
                 with (
                     _disable_current_modes(),
                     random_state_kept(),
                     torch.autocast("cpu", enabled=False),
                 ):
-                    if is_large:
+                    if why:
                         part, rows, of = first_rows(cls, args, kwargs, apply, SLICE)
                         beyond = f" beyond the first {rows:,} of {of:,} rows"
-                        why = f"{size} are checked"
                     return examined(cls, part, kwargs, apply), beyond, why
             except Exception as fault:
                 told = fault if isinstance(fault, NoVerdict) else f"{type(fault).__name__}: {fault}"
-                return (), "", f"{size} are checked at once, and {told}"
+                return (), "", f"{why}, and {told}"
 
         checks: tuple[FunctionCheck, ...] = ()
         beyond = ""
         if FORKS and all(tensor.is_cpu for tensor in tensors):
             late = f"no answer in {SECONDS_EACH:.0f} seconds, or its copy of the program died"
-            checks, beyond, why = forked(work, SECONDS_EACH) or ((), "", late)
-        elif is_large:  # the program's memory may have no room for another forward
-            why = f"{size} are checked"
+            found = forked(partial(work, bound), SECONDS_EACH)
+            if found is None and not bound and elements > SLICE:
+                found = forked(partial(work, late), SECONDS_EACH)
+            checks, beyond, why = found or ((), "", late)
+        elif bound:  # the program's memory may have no room for another forward
+            why = bound
         elif any(callable(arg) and not isinstance(arg, torch.Tensor) for arg in args):
             why = "one of its arguments is a function: its backward may add to a model's gradients"
         else:
-            checks, beyond, why = work()
+            checks, beyond, why = work(bound)
         if why:
             self._leave_out(cls, why, beyond)
         return checks
