@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -64,6 +65,15 @@ def test_a_run_that_was_cut_short_is_not_called_healthy_without_saying_so(gradsc
         "train.py: incomplete: every loss and gradient was finite until the limit of 3 steps ended"
         " it; --steps N goes further (3 steps, "
     )
+
+
+def test_the_time_is_that_of_the_whole_command(tmp_path, capsys):
+    """What is imported before the command line is read is a tenth of it, or more."""
+    (tmp_path / "loss.py").write_text(HEALTHY)
+
+    main(["trace", str(tmp_path / "loss.py")], began=time.monotonic() - 2_000)
+
+    assert re.search(r"ops,\s+2,0\d\d\s+s\)", capsys.readouterr().out)
 
 
 def test_json_has_stdout_to_itself(gradscope, tmp_path):

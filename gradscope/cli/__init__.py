@@ -1,13 +1,14 @@
 """The command line: one file a command. What takes long to import is imported where it is used."""
 
 import sys
+import time
 from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
 import typer
 
-from gradscope.cli.app import ClickException, app, ended_together, is_first_to_say
+from gradscope.cli.app import ClickException, Given, app, ended_together, is_first_to_say
 from gradscope.cli.output import (
     MACHINE,
     UNREACHABLE,
@@ -28,19 +29,20 @@ for name in COMMANDS:
     import_module(f"gradscope.cli.{name}")
 
 
-def main(words: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code. What follows `--` belongs to the traced program."""
+def main(words: Sequence[str] | None = None, began: float | None = None) -> int:
+    """Run one command, which `began` then by `time.monotonic`, and return its exit code. What
+    follows `--` belongs to the traced program."""
     open_closed_streams()
-    return ended_together(_run(words))
+    return ended_together(_run(words, time.monotonic() if began is None else began))
 
 
-def _run(words: Sequence[str] | None) -> int:
+def _run(words: Sequence[str] | None, began: float) -> int:
     given = list(sys.argv[1:] if words is None else words)
     split = given.index("--") if "--" in given else len(given)
     try:
         code = app(
             given[:split],
-            obj=tuple(given[split + 1 :]),
+            obj=Given(tuple(given[split + 1 :]), began),
             prog_name="gradscope",
             standalone_mode=False,
         )

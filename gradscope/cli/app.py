@@ -4,9 +4,8 @@ together."""
 from __future__ import annotations
 
 import os
-import time
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 from typer.core import TyperCommand
@@ -18,7 +17,13 @@ ClickException: Any = next(
     base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException"
 )
 
-STARTED = "gradscope.started"  # in a context's `meta`: when the command did, by time.monotonic
+
+class Given(NamedTuple):
+    """A context's `obj`: the program's own arguments, and when the command began."""
+
+    arguments: tuple[str, ...]
+    began: float
+
 
 app = typer.Typer(
     rich_markup_mode=None,  # importing rich takes longer than printing the help
@@ -52,7 +57,6 @@ def gradscope(
     version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
 ) -> None:
     """Names the op that broke a gradient, says why, and hands over a fix that was tried."""
-    context.meta[STARTED] = time.monotonic()
     if version:
         typer.echo(f"gradscope {__version__}")
     elif context.invoked_subcommand is None:

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from gradscope.cli import options
-from gradscope.cli.app import STARTED, ranks_of, subcommand
+from gradscope.cli.app import ranks_of, subcommand
 from gradscope.cli.output import say
 from gradscope.errors import ExitCode, GradscopeError
 from gradscope.facts import plural
@@ -42,7 +42,7 @@ def fix(
     choice = options.chosen(context)
     for line in choice.remarks:
         say(line)
-    with stage_line(context.meta[STARTED]) as stages:
+    with stage_line(context.obj.began) as stages:
 
         def tell(line: str) -> None:
             stages.clear()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gradscope.cli import options
-from gradscope.cli.app import STARTED, ranks_of, subcommand
+from gradscope.cli.app import ranks_of, subcommand
 from gradscope.cli.output import fitting, write
 from gradscope.errors import ExitCode, GradscopeError
 
@@ -65,7 +65,7 @@ def norms(
     asked, output = NormOptions(max_norm, norm_type), context.params["output"]
     _check(format, sort, output=output, html=html)
     choice = options.chosen(context, example="clip_norm")
-    with stage_line(context.meta[STARTED]) as stages:
+    with stage_line(context.obj.began) as stages:
         found = measure(
             choice.target,
             asked,

@@ -148,7 +148,7 @@ def chosen(context: typer.Context, **more: str) -> Choice:
     return choose(
         configured(context),
         given["target"],
-        context.obj or (),
+        context.obj.arguments,
         inputs=inputs(context),
         parts=(given["model"], given["loss"], given["batch"]),
         **more,

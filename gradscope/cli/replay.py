@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from gradscope.cli import options
-from gradscope.cli.app import STARTED, subcommand
+from gradscope.cli.app import subcommand
 from gradscope.cli.output import check_report_place, tell
 
 
@@ -30,7 +30,7 @@ def replay(
 
     check_report_place(*options.report_place(context))
     configured = options.configured(context)
-    with stage_line(context.meta[STARTED]) as stages:
-        report = pipeline.replay(folder, configured, stages, context.meta[STARTED])
+    with stage_line(context.obj.began) as stages:
+        report = pipeline.replay(folder, configured, stages, context.obj.began)
         stages.begin(Doing.WRITING)
         return tell(context, report, configured.fail_on, stages)

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from gradscope.cli import options
-from gradscope.cli.app import STARTED, ranks_of, subcommand
+from gradscope.cli.app import ranks_of, subcommand
 from gradscope.cli.output import check_report_place, tell
 from gradscope.errors import ExitCode, GradscopeError
 
@@ -82,7 +82,7 @@ def trace(
 
     choice = options.chosen(context)
     ranks = ranks_of()
-    with stage_line(context.meta[STARTED]) as stages:
+    with stage_line(context.obj.began) as stages:
         report = pipeline.trace(
             choice.target,
             choice.config,
@@ -91,7 +91,7 @@ def trace(
             keep=keep,
             keep_step_in=save_step,
             stages=stages,
-            started=context.meta[STARTED],
+            started=context.obj.began,
             ranks=ranks,
         )
         if ranks is not None and not ranks.leads:
