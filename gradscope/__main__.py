@@ -6,15 +6,17 @@ Importing the commands takes a tenth of a second, which is long enough to think 
 import os
 import sys
 import time
+from contextlib import suppress
 
 BEGAN = time.monotonic()
 
 
 def main() -> int:
-    """Run the command line and return its exit code."""
+    """Run the command line and return its exit code; after Ctrl-C leave at once."""
     try:
         import signal
 
+        from gradscope.errors import CTRL_C
         from gradscope.signals import leave_at_once
 
         leave_at_once()
@@ -27,7 +29,13 @@ def main() -> int:
         from gradscope.errors import CTRL_C
 
         os.write(2, b"gradscope: error: interrupted\n")
-        os._exit(CTRL_C)  # what is half imported does not go quietly
+        code = CTRL_C
+    if code == CTRL_C:
+        # What is half imported does not go quietly, and with torch Python's own end takes time.
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError):  # nobody reads it any more
+                stream.flush()
+        os._exit(CTRL_C)
     return code
 
 
