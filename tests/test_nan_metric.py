@@ -7,6 +7,7 @@ from gradscope.facts import Severity
 from gradscope.report import closing
 
 PROGRAM = """\
+import collections
 import io
 import math
 import numpy
@@ -19,6 +20,8 @@ placeholder = torch.full((), float("nan"))
 padded = torch.tensor([1.0, float("nan")])
 best = torch.tensor(float("inf"))
 IGNORED = torch.tensor([-100, -100])
+model.register_buffer("score", torch.zeros(()))
+recent = collections.deque(maxlen=2)
 history = []
 
 
@@ -90,6 +93,9 @@ KEPT = [
     (f"history.append({_ROOT})", "history[0]"),
     (f"history.append({_ROOT} if step else loss.detach())", "history[1]"),
     (f"meter.last = {_ROOT}", "meter.last"),
+    (f"recent.append({_ROOT})", "recent[0]"),
+    (f"recent.append({{'score': {_ROOT}}})", "recent[0]['score']"),
+    (f"model.score.copy_({_ROOT})", "model.score"),
     (f"best = best + {_ROOT}", "best"),
     (f"for sign in (1, -1, 1): total += {_NUMBER}", "total"),
     (f"for sign in (1, 1, -1): total += {_NUMBER}", "total"),
@@ -113,7 +119,7 @@ def test_a_nan_that_is_read_is_a_warning_with_its_place(read, op, tmp_path):
     [finding] = report.findings
 
     assert (finding.name, finding.severity, finding.op) == ("nan-metric", Severity.WARNING, op)
-    assert finding.location is not None and finding.related[0].location.line == 36
+    assert finding.location is not None and finding.related[0].location.line == 39
     assert "every loss and gradient was finite" not in closing.summary(report)
 
 
@@ -125,6 +131,14 @@ def test_a_nan_that_is_kept_is_a_warning(keep, held_as, tmp_path):
     assert (finding.name, finding.op) == ("nan-metric", "sqrt")
     assert f"`{held_as}`" in finding.message
     assert "every loss and gradient was finite" not in closing.summary(report)
+
+
+def test_an_inf_that_becomes_the_nan_is_told_as_inf(tmp_path):
+    read = "value = (torch.zeros(3).log() * 0).mean().item()"
+    [finding] = diagnosed_text(PROGRAM.format(read=read), tmp_path).findings
+
+    assert (finding.op, finding.label) == ("log", "-inf here")
+    assert "the NaN that comes of the -inf that `log` gives at 3 of 3 elements" in finding.message
 
 
 def test_what_is_kept_at_the_end_counts(tmp_path):

@@ -22,9 +22,9 @@ def variables(scope: Mapping[str, Any]) -> list[tuple[str, Any]]:
 
 
 def parts_of(name: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """What a list, a dict, a closure or an object of the program's holds, by the expressions that
+    """What a list, a deque, a dict, a closure or an object holds, by the expressions that
     reach it."""
-    if isinstance(value, list | tuple):
+    if isinstance(value, list | tuple | deque):
         if len(value) < _MANY:
             yield from ((f"{name}[{key}]", one) for key, one in enumerate(value))
     elif isinstance(value, dict):

@@ -2,6 +2,7 @@
 tells."""
 
 import math
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import FrameType, FunctionType
@@ -116,9 +117,9 @@ class NanReads:
     def note_unseen(self, scopes: Iterable[Mapping[str, Any]]) -> None:
         """The program is over, and nobody saw its last ops: what it holds may be NaN since then."""
         for scope in scopes if self.watched is None else ():
-            for name, value, _ in reached_from(scope):
-                is_number = type(value) is torch.Tensor and value.is_floating_point()
-                if not is_number or value.requires_grad or not 0 < value.numel() <= _FEW:
+            for name, value, _ in _tensors_in(scope):
+                is_number = value.is_floating_point() and 0 < value.numel() <= _FEW
+                if not is_number or value.requires_grad:
                     continue
                 # What was seen to be made is judged by how it was.
                 if self._context.provenance.of(value) is None and bool(value.isnan().all()):
@@ -150,9 +151,7 @@ class NanReads:
         roots: dict[int, Raw | None] = {}  # of what the program holds
         for scope in scopes:
             holders: dict[int, tuple[Any, dict[str, Raw]]] = {}
-            for name, value, holder in reached_from(scope):
-                if type(value) is not torch.Tensor:
-                    continue
+            for name, value, holder in _tensors_in(scope):
                 stain = context.provenance.of(value)
                 if stain is None or stain.uninitialized or value.requires_grad:
                     continue
@@ -232,6 +231,17 @@ class NanReads:
         return tuple(found.values())[:_MOST]
 
 
+def _tensors_in(scope: Mapping[str, Any]) -> Iterator[tuple[str, torch.Tensor, Any]]:
+    """What variables lead to, the buffers of modules included, as `reached_from` tells it."""
+    for name, value, holder in reached_from(scope):
+        if type(value) is torch.Tensor:
+            yield name, value, holder
+        elif issubclass(type(value), torch.nn.Module):
+            for part, buffer in value.named_buffers(prefix=name):
+                if type(buffer) is torch.Tensor:
+                    yield part, buffer, value
+
+
 def _key(user: Site) -> object:
     """Python runs one call as one instruction or as two, as it warms up: they are one place."""
     return tuple((id(code), positions(code)[lasti // 2]) for code, lasti in user)
@@ -251,7 +261,7 @@ def _nan_numbers(scopes: Iterable[Mapping[str, Any]]) -> Iterator[str]:
 def _is_no_gap(holder: Any, found: Mapping[str, Raw]) -> bool:
     """Whether the NaN that a container holds are more than the results that are not defined, of
     several: it holds no others, or they are of several steps."""
-    if not isinstance(holder, list | tuple | dict):
+    if not isinstance(holder, list | tuple | deque | dict):
         return True
     tensors = [one for _, one in parts_of("", holder) if isinstance(one, torch.Tensor)]
     return len(found) == len(tensors) or len({root.fact.step for root in found.values()}) > 1

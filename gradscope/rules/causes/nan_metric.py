@@ -15,6 +15,7 @@ from gradscope.facts import (
     plural,
 )
 from gradscope.ops.traits import Trait, has
+from gradscope.rules.reading import evidence
 from gradscope.rules.rule import Rule
 from gradscope.rules.wording import phrases
 
@@ -76,7 +77,9 @@ class NanMetric(Rule):
     def _about(self, read: NanRead) -> Finding:
         event, is_birth = read.event, read.event.kind is Kind.BIRTH
         is_empty, op = _is_empty(event), phrases.spelled(event.op)
-        comes = f"that `{op}` gives" if is_birth else f"that comes in with `{op}`"
+        gives = phrases.outcome(event.output) if is_birth else "NaN"
+        made = "" if evidence.gives_nan(event) else f"that comes of the {gives} "
+        comes = f"{made}that `{op}` gives" if is_birth else f"that comes in with `{op}`"
         comes = f"{comes} of nothing" if is_empty else f"{comes} at {phrases.bad_of(event)}"
         what, use, numbers = _use_of(read)
         return self.about_event(
@@ -85,7 +88,7 @@ class NanMetric(Rule):
             ("There is nothing in its operand to evaluate. " if is_empty else "")
             + f"Training does not notice it. What is {use} is NaN, and every comparison with it is"
             " False: no later result counts as better or worse.",
-            label="NaN here" if is_birth else "NaN comes in here",
+            label=f"{gives} here" if is_birth else "NaN comes in here",
             related=(Related("use", read.location, "read here"),) if read.times else (),
             facts={"times": read.times},
             numbers=numbers,
