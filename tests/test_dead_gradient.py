@@ -132,6 +132,17 @@ def test_the_cut_is_shown_and_joined(cut, here):
     assert repaired in (fix.patch or "")
 
 
+def test_a_new_tensor_has_nothing_of_what_was_in_its_memory(here):
+    """The number is negated by Python, so that nothing tells where the tensor's value is from."""
+    cut = (
+        "ranks = [side(x).argmax(1) for _ in range(50)]; number = -side(x).square().mean().item(); "
+        "del ranks; loss = loss + sum(torch.tensor(number) for _ in range(50))"
+    )
+    [finding] = diagnosed_text(PROGRAM.format(definition="", cut=cut), here).findings
+
+    assert finding.evidence["reason"] == "number"
+
+
 def test_a_parameter_is_made_where_its_values_are(tmp_path):
     cut = "y = side(x)\n    w = nn.Parameter(y)\n    seen = y.mean()\n    loss = loss + w.sum()"
 

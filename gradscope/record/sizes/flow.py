@@ -144,6 +144,8 @@ class Flow:
             self._readouts.note(out, live)
         elif flatten(args):
             self.early.note(flatten(args), out, lambda: note_site(sys._getframe(4))[0])
+        if info.name == "lift_fresh":
+            cuts, read = 0, set()  # of what was in this memory before
         if not live and info.name == "lift_fresh" and (live := self._readouts.upstream(out)):
             if (before := self._detached.get(out.data_ptr())) is not None:
                 live, cuts = 0, cuts | before  # what NumPy gives back of it
