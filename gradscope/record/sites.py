@@ -310,17 +310,22 @@ def moved(code: CodeType, other: CodeType) -> None:
     _places.clear()
 
 
+def instruction_of(site: Site) -> tuple[int, int] | None:
+    """The innermost of its instructions, by the identity of the code, which would be read from end
+    to end to be hashed."""
+    return (_address(site[0][0]), site[0][1]) if site else None
+
+
 def place_of(site: Site) -> Location | None:
-    """Where the innermost of its instructions stands. Known by the identity of the code, which
-    would be read from end to end to be hashed."""
-    if not site:
+    """Where the innermost of its instructions stands."""
+    key = instruction_of(site)
+    if key is None:
         return None
-    code, lasti = site[0]
-    known = _places.get((_address(code), lasti))
+    known = _places.get(key)
     if known is None:
         if len(_places) >= _MOST_PLACES:
             _places.clear()
-        known = _places[_address(code), lasti] = (code, resolve(code, lasti))
+        known = _places[key] = (site[0][0], resolve(*site[0]))
     return known[1]
 
 

@@ -17,6 +17,7 @@ from gradscope.record.context import RunContext
 from gradscope.record.finite import plain
 from gradscope.record.graph import consumers, node_name
 from gradscope.record.journal import Note, to_call
+from gradscope.record.sites import instruction_of
 from gradscope.record.sizes.steep import SteepInput, steepest
 from gradscope.record.tracing import computes_values, unobserved
 
@@ -100,7 +101,7 @@ class Crossings:
             crossing = Crossing(node_name(node), seq, takes_nearest=nearest)
             if selections is not None and (note := context.journal.call_of(seq)) is not None:
                 crossing.note, crossing.selection = note, selections.get(seq)
-                crossing.place = note.user[0] if note.user else None
+                crossing.place = instruction_of(note.user)
                 crossing.module = context.names.module(note.module) if note.user else None
             for position, (below, _) in enumerate(node.next_functions):
                 if below in at:
