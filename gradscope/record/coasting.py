@@ -86,6 +86,11 @@ class Coasting(LetsPass):
         self._made, self._most_made = inspection.made, inspection.most_made
         self._made_until = _sequence_nr()
 
+    @property
+    def may_pass(self) -> bool:
+        """Whether the coming pass may go by as far as is known, which is in no other one."""
+        return self.passes > 0 and not self._context.nested
+
     def loss_of(self, outputs: Any, kwargs: Any) -> float | None:
         """That of the coming pass. None where it is not as those before it, and has to be looked
         at: it is the end then."""
@@ -143,6 +148,8 @@ class Coasting(LetsPass):
             return all_finite(leaf.grad for leaf in leaves)
 
     def lets_step(self, optimizer: Any, *, has_closure: bool) -> bool:
+        if self._context.nested and self.passes:
+            return True
         if self.passes and not has_closure and id(optimizer) in self._known:
             return True
         self.end()
@@ -150,6 +157,8 @@ class Coasting(LetsPass):
 
     def note_step(self, optimizer: Any) -> None:
         self._limit.note_update(len(self._ran))
+        if self._context.nested:  # a hook of the program's steps in the midst of a pass
+            return
         self._updates.append((self._context.step - 1, id(optimizer)))
         self._left -= 1
         if not self._left:

@@ -13,7 +13,7 @@ import signal
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache, partial
 from multiprocessing import Pipe
@@ -27,6 +27,9 @@ from gradscope.signals import leave
 _HARD = 2  # omp_pause_hard: the threads end, and are made again when they are next needed
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _GRACE = 1.0  # seconds in which a copy is ended that took too long
+_LOOKS = 20  # at threads, until they rest
+_TURN = 0.001  # seconds in which they may go on in between
+_MADE_BY = 1.0  # seconds, in which no other thread interrupts a fork
 FORKS = sys.platform == "linux"  # elsewhere system libraries do not survive a fork
 
 T = TypeVar("T")
@@ -50,7 +53,7 @@ def about_to_fork() -> Iterator[None]:
 def fork_unnoticed() -> int:
     """As `os.fork`, by which neither the program nor Python learns of it: the copy goes on as the
     process that it was, with the same random states, and no handler of the program's runs on
-    either side. Linux, and a process with no other thread of Python's: 0 in the copy.
+    either side. Linux, and a process in which every other thread of Python's rests: 0 in the copy.
 
     `os.fork` would seed Python's generator anew, close the program's loaders down, and since Python
     3.12 warn of threads that libraries have.
@@ -60,6 +63,37 @@ def fork_unnoticed() -> int:
     if pid < 0:
         raise OSError("fork")
     return pid
+
+
+@contextmanager
+def resting(threads: Collection[int]) -> Iterator[bool]:
+    """Whether these threads of Python's, by their native ids, rest: each sleeps, though it could
+    have the interpreter's lock. Nobody insists on that lock inside, for a while. Linux.
+
+    What asks for it is part of the lock: in a copy, which has no other thread, whoever gives it up
+    would wait for that one to take it.
+    """
+    before = sys.getswitchinterval()
+    if threads:
+        sys.setswitchinterval(_MADE_BY)
+    try:
+        for _ in range(_LOOKS):
+            if rest := all(map(_sleeps, threads)):
+                break
+            time.sleep(_TURN)
+        yield rest
+    finally:
+        if threads:
+            sys.setswitchinterval(before)
+
+
+def _sleeps(thread: int) -> bool:
+    """Reading gives the lock up, and wakes whoever asks for it."""
+    try:
+        told = Path(f"/proc/self/task/{thread}/stat").read_text()
+    except OSError:
+        return True  # it is over
+    return told.rpartition(")")[2].split()[0] == "S"
 
 
 def die_with(parent: int) -> None:

@@ -127,7 +127,7 @@ class Observation:
                 return original(t_outputs, *args, **kwargs)
             frame = sys._getframe(1)
             try:
-                if coasting.passes and (loss := coasting.loss_of(t_outputs, kwargs)) is not None:
+                if coasting.may_pass and (loss := coasting.loss_of(t_outputs, kwargs)) is not None:
                     as_ever = functools.partial(original, t_outputs, *args, **kwargs)
                     return coasting.run(as_ever, t_outputs[0], loss, frame)
                 if not computes_values():

@@ -40,6 +40,7 @@ class Watching:
         self._unexamined: Unexamined | None = None
         self._had_optimizer: bool | None = None
         self._updated = 0  # the step that began with the last update
+        self._updated_within = False  # a hook of the program's has updated in this backward pass
         self.reached: list[torch.Tensor] = []  # leaves of the last graph
 
     # Between two steps
@@ -84,7 +85,9 @@ class Watching:
     def end_backward(self) -> None:
         if self.context.updates is None:
             self.check_leaves()
-            self._choose(None)
+        if self.context.updates is None or self._updated_within:
+            self._updated_within = False
+            self._choose(self.context.updates)
 
     def end_update(self, work: Work) -> None:
         if work.over:
@@ -92,7 +95,10 @@ class Watching:
             self._clean.pop(None, None)  # of the passes before the first update
             self._check(id(optimizer), lambda: parameters_of(optimizer))
             self._updated = self.context.step
-            self._choose(self.context.updates)
+            # Modes that come or go in the midst of a pass are put back by the engine.
+            self._updated_within = not self.context.is_between
+            if not self._updated_within:
+                self._choose(self.context.updates)
 
     def _choose(self, updates: int | None, *, may_watch: bool = False) -> None:
         step = self.context.step

@@ -29,7 +29,13 @@ from gradscope.programs.snapshots.loaders import (
     shared_batches,
     shares_other_memory,
 )
-from gradscope.record.forking import die_with, fork_unnoticed, has_room, survives_a_fork
+from gradscope.record.forking import (
+    die_with,
+    fork_unnoticed,
+    has_room,
+    resting,
+    survives_a_fork,
+)
 from gradscope.signals import held_back, leave
 
 SHARE = 0.01  # of the time may go into snapshots
@@ -38,6 +44,7 @@ _PAGE_COPIED = 2.5e-6  # seconds for a page that is written first after a fork: 
 _AND_ITS_END = 2  # times what a fork takes: the copy's memory is given back in its own time
 _OLDER = 4  # times as far back as the newer one may the older one be before it is replaced
 _READY = 8  # bytes
+_READY_BY = 2.0  # seconds, after which the program goes on without that copy
 _WITH_A_WORKER = 3  # copies: two snapshots, and one that answers
 _CLOCK = 1.0  # seconds that a thread sleeps at least which nobody waits for
 
@@ -183,6 +190,14 @@ class Snapshots:
             self.end()
 
     def _take(self, step: int, files: tuple[OpenFile, ...], began: float) -> Woken | None:
+        others = {one.native_id for one in threading.enumerate()} - {threading.get_native_id()}
+        with resting([one for one in others if one is not None]) as rest:
+            if rest:
+                return self._copy(step, files, began)
+        self.put_off(Hurdle.THREADS)
+        return None
+
+    def _copy(self, step: int, files: tuple[OpenFile, ...], began: float) -> Woken | None:
         now = time.monotonic()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         parent, tape, shared = os.getpid(), Tape(), bool(shared_batches())
@@ -202,8 +217,10 @@ class Snapshots:
                     self.batches.play(tape)
                 return woken
         theirs.close()
-        if shared:  # the program may write there
-            ours.recv(_READY)
+        if shared and not _is_ready(ours):  # the program may write there
+            self._let_go(_Sleeper(step, pid, ours, now, tape))
+            self.put_off(Hurdle.SHARED)
+            return None
         if len(self._alive) > 1:
             older, newer = self._alive
             goes = newer if now - older.taken < _OLDER * (now - newer.taken) else older
@@ -250,6 +267,16 @@ class Snapshots:
             )
         except OSError:
             return True  # the kernel does not tell
+
+
+def _is_ready(copy: socket.socket) -> bool:
+    copy.settimeout(_READY_BY)
+    try:
+        return bool(copy.recv(_READY))
+    except OSError:
+        return False
+    finally:
+        copy.settimeout(None)
 
 
 def _clocks() -> set[int]:
