@@ -151,11 +151,11 @@ class Overlay:
             if os.path.lexists(self.read(target)):
                 self.remove_folder(target)
             os.rename(self._whole(source), copy)
+        elif os.path.isdir(self.read(target)) and not os.path.islink(self.read(target)):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), target)
         elif real == self.copy_of(source):
             os.replace(real, copy)
         else:
-            if os.path.isdir(self.read(target)):
-                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), target)
             if os.path.lexists(copy):
                 os.remove(copy)  # it may be a link, which a copy would follow
             _copy(source, copy)
