@@ -6,8 +6,11 @@ from collections.abc import Iterable
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_map
+
+from gradscope.record.dispatch import Unseen
+from gradscope.record.stand_ins import hide_from_dynamo
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 _NARROW = frozenset((torch.float32, torch.float16, torch.bfloat16))
@@ -38,11 +41,11 @@ def _widen(tensors: Iterable[torch.Tensor]) -> None:
         one.data = wide[key].as_strided(one.size(), one.stride(), one.storage_offset())
 
 
-class _Wide(TorchDispatchMode):
+class _Wide(Unseen):
     """Each op on float64 in the place of narrower floats."""
 
     def __init__(self, beside: float) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self.beside = beside
         self._moved: dict[int, torch.Tensor] = {}  # by their id, which is theirs while they live
 
@@ -75,6 +78,9 @@ class _Wide(TorchDispatchMode):
             towards = torch.randn(one.shape, generator=drawn, dtype=torch.float64)
             size = self.beside * (float(one.detach().abs().max()) or 1.0)
             one.data.add_((size * towards).to(one.device, one.dtype))
+
+
+hide_from_dynamo(_Wide.__torch_dispatch__)
 
 
 def _result(func: Any, out: Any) -> Any:
