@@ -268,6 +268,7 @@ def test_an_initialisation_is_no_use(tmp_path):
     (found,) = diagnosed_file(program).findings
 
     assert found.evidence["reason"] == "unused"
+    assert found.location is not None and found.location.line == 2
 
 
 def test_a_bias_that_no_derivative_depends_on_is_a_note(tmp_path):

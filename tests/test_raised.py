@@ -113,7 +113,20 @@ def test_a_matrix_that_is_no_covariance_gets_no_jitter(tmp_path):
 
     assert found.evidence["smallest"] == pytest.approx(-1.0)
     assert "no covariance" in found.why
-    assert found.fixes == ()
+    assert [fix.title for fix in found.fixes] == [
+        "learn the factor of `a`, with a positive diagonal"
+    ]
+
+
+@pytest.mark.parametrize("matrices, order", [(100, 2), (1, 400)])
+def test_many_matrices_and_large_ones_are_looked_at_too(matrices, order, tmp_path):
+    text = f"a = torch.eye({order}).repeat({matrices}, 1, 1)\na[-1, 0, 0] = -1.0\n"
+
+    found = found_in(
+        f"{text}torch.linalg.cholesky(a.requires_grad_()).sum().backward()\n", tmp_path
+    )
+
+    assert (found.rule, found.evidence["smallest"]) == ("GS208", -1.0)
 
 
 def test_a_noise_that_became_negative_is_learnt_as_its_logarithm(tmp_path, monkeypatch):

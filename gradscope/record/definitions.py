@@ -83,6 +83,17 @@ def definition(
     return None, None
 
 
+def variable(code: CodeType, name: str) -> Location | None:
+    """Where code first gives a variable of its own a value."""
+    within = function_of(code)
+    for source, node in _every(code, ast.Assign):
+        targets = [one for target in node.targets for one in ast.walk(target)]
+        is_own = source.nodes.function(node) is (within or source.tree)
+        if is_own and any(isinstance(one, ast.Name) and one.id == name for one in targets):
+            return span(code, node)
+    return None
+
+
 def _user_code(function: Any) -> CodeType | None:
     code = getattr(function, "__code__", None)
     return code if code is not None and kind_of(code) == USER else None

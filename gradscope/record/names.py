@@ -3,16 +3,17 @@
 import sys
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 import torch
 
 from gradscope.dataclass import dataclass
-from gradscope.record.definitions import definition
+from gradscope.facts import Location
+from gradscope.record.definitions import definition, variable
 from gradscope.record.events.provenance import storage_key
 from gradscope.record.finite import is_distributed, unwrapped
-from gradscope.record.held import alive, held_as, modules_in, parts_of
+from gradscope.record.held import alive, held_as, modules_in, parts_of, variables
 from gradscope.record.sites import (
     LIBRARY,
     ModuleFrame,
@@ -60,6 +61,7 @@ class Names:
         self.parameters: dict[int, torch.nn.Parameter] = {}
         self.unregistered: dict[int, Owner] = {}  # what a module holds and `parameters()` skips
         self.modules: dict[int, str] = {}  # by id
+        self._variables: dict[int, tuple[CodeType, str]] = {}  # that hold modules, by their ids
         self.given: Mapping[str, Any] = {}  # inputs, which no frame of the user's holds afterwards
         self._roots: list[tuple[str, torch.nn.Module]] = []  # by the user's variables
         self._unnamed: list[type] = []  # the classes of those that no variable leads to
@@ -95,6 +97,10 @@ class Names:
         for name, root in self._roots:
             if any(id(one) not in self.owners for one in root.parameters()):
                 self._learn_parts(name, root)  # a layer was replaced, or added
+        for current in user_frames(frame):
+            for name, value in variables(current.f_locals):
+                if issubclass(type(value), torch.nn.Module):
+                    self._variables.setdefault(id(value), (current.f_code, name))
         held = [pair for pair in modules_in(frame) if id(pair[1]) not in self.modules]
         # The whole model before the lists and variables that hold parts of it.
         for name, module in sorted(held, key=lambda pair: -sum(1 for _ in pair[1].modules())):
@@ -155,6 +161,14 @@ class Names:
         """A running module under the name by which its parameters go."""
         known = self.modules.get(id(frame.module)) if frame is not None else None
         return known or module_path(frame)
+
+    def made(self, path: Path) -> tuple[Location | None, Location | None]:
+        """Where the last of these modules is assigned, and what ought to call it if that is known:
+        in the module that holds it, else as a variable."""
+        place, caller = definition(path)
+        if place is None and (known := self._variables.get(id(path[-1][1]))) is not None:
+            place = variable(*known)
+        return place, caller
 
     def owner_of(self, leaf: torch.Tensor) -> str:
         """The module that holds a parameter; nothing for a leaf of no module."""

@@ -36,8 +36,10 @@ from gradscope.record.schema import OpInfo
 from gradscope.record.sites import USER, kind_of, note_site, resolve
 from gradscope.record.tracing import unobserved
 
-_LARGEST = 256  # the order of a matrix whose eigenvalues are computed beside the program's
-_MOST_MATRICES = 64  # in a batch
+# Products that the eigenvalues of a batch may take, computed beside the program's: 64 matrices of
+# order 256; and those of what an op has refused, which is looked at once.
+_BESIDE, _ONCE = 64 * 256**3, 2048**3
+_SMALL = 32  # the order below which a matrix takes as long as one of that order
 _MOST_KEPT = 16  # spectra of one call
 _CHECK = Distribution.__init__.__code__
 
@@ -137,7 +139,7 @@ class RaisedOps:
             self._doubted = None
             if not info.definite or not note.user:  # what is definite is regular
                 return
-            spectrum = _spectrum(matrix, self._context.step, definite=True)
+            spectrum = _spectrum(matrix, self._context.step, _BESIDE, definite=True)
             if spectrum is not None:
                 known = self._spectra.setdefault(note.user[:1], [])
                 if spectrum.smallest <= 0:
@@ -214,7 +216,7 @@ def _refused(note: Note, given: Named, step: int) -> Objected | None:
         matrix = given.get(info.matrix)
         if not isinstance(matrix, torch.Tensor):
             return None
-        return _spectrum(matrix, step, definite=info.definite)
+        return _spectrum(matrix, step, _ONCE, definite=info.definite)
     return _out_of_range(info.name, given) or _out_of_domain(note, given) or _unfit(given)
 
 
@@ -239,13 +241,13 @@ def _outside(bad: torch.Tensor, values: torch.Tensor) -> tuple[float, tuple[int,
     return value, unravel(first, tuple(values.shape)), int(bad.sum()), bad.numel()
 
 
-def _spectrum(matrix: torch.Tensor, step: int, *, definite: bool) -> Spectrum | None:
-    """None where it is too large to be looked at, or not finite."""
+def _spectrum(matrix: torch.Tensor, step: int, most: int, *, definite: bool) -> Spectrum | None:
+    """None where it takes more than `most` products, or is not finite."""
     values = plain(matrix)
     if values is None or matrix.is_complex() or values.dim() < 2 or not values.numel():
         return None
     order, matrices = values.shape[-1], values.shape[:-2].numel()
-    if order > _LARGEST or matrices > _MOST_MATRICES or not bool(values.isfinite().all()):
+    if matrices * max(order, _SMALL) ** 3 > most or not bool(values.isfinite().all()):
         return None
     wide = values.double()
     # Of the lower half, as Cholesky reads it.

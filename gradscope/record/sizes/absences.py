@@ -231,7 +231,7 @@ class Absences:
         if owner is None:
             return absence
         if absence.reason is NoGradient.UNUSED:
-            location, related = definition(owner.path)
+            location, related = self.names.made(owner.path)
             absence = replace(absence, location=location, related=related)
         beside = owner.is_listed or absence.siblings
         return replace(absence, siblings=beside, packaged=owner.is_packaged)

@@ -109,7 +109,7 @@ class DegenerateDecomposition(Rule):
             numbers=(f"condition {history}",) if len(steps) > 1 else (),
             tensors=raised.operands,
             fixes=tuple(
-                _additions(matrix, found, eps) if is_rounding else fixes.as_logarithm(added)
+                _additions(matrix, found, eps) if is_rounding else _factors(matrix, found, added)
             ),
         )
 
@@ -167,6 +167,19 @@ def _additions(matrix: Operand, found: Spectrum, eps: float) -> Iterator[Fix | a
     if wide != matrix.dtype:
         title = f"compute the matrix and its factor in {wide}"
         yield Fix("dtype", title, "unsafe", f"{x}.{cast}", request=ask.WiderDtype())
+
+
+def _factors(matrix: Operand, found: Spectrum, added: Operand | None) -> Iterator[Fix]:
+    """What makes a matrix definite by construction, where no small addition can."""
+    yield from fixes.as_logarithm(added)
+    if found.definite:
+        x = matrix.name or "x"
+        title = (
+            f"learn the factor of {phrases.name(matrix, 'the matrix')}, with a positive diagonal"
+        )
+        factor = "factor = torch.tril(w, -1) + torch.diag_embed(log_scale.exp())"
+        code = f"{factor}  # {x} = factor @ factor.mT"
+        yield Fix("init", title, "display-only", code)
 
 
 def _decomposes(event: Event) -> bool:
