@@ -294,6 +294,11 @@ HEALTHY = {
     "a rotation that is no rotation": f"{HEAD}a = torch.randn(5, 3, requires_grad=True)\n"
     "b = a.detach().clone()\nc = F.cosine_similarity(a, b).clamp(-1 + 1e-7, 1 - 1e-7)\n"
     f"loss = torch.acos(c).mean() + a.square().mean()\n{END}",
+    # The sine makes what comes to the axis as small as the division then makes it large.
+    "rotations about no axis": f"{HEAD}r = torch.zeros(5, 3, requires_grad=True)\n"
+    "p = torch.randn(5, 3)\nangle = (r + 1e-8).norm(dim=-1, keepdim=True)\n"
+    "moved = p + angle.sin() * torch.linalg.cross(r / angle, p)\n"
+    f"loss = (moved - p - 0.1).square().mean()\n{END}",
     # What each pair hands to one of its points, the other point takes back.
     **{
         name: f"{HEAD}weigh = nn.Linear(3, 1)\npoints = {points}\n{PAIRS}{END}"

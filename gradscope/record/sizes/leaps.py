@@ -12,6 +12,7 @@ from gradscope.record.sizes.inspection import Inspected
 from gradscope.record.sizes.leaves import Leaves
 
 _MOST = 8  # kept of a run
+_UNDOES = 10.0  # times what a slope has made large: so near, its inverse made it small before
 _CANCELS = 100.0  # times what is left of a gradient: no sum of unrelated ones is so small
 
 
@@ -60,7 +61,8 @@ class Leaps:
         read = _operand_size(position, at.edge, seen)
         weight = _size(leaves[leaf])
         y = gave.rms if gave is not None else 0.0
-        carried = reached[leaf] / max(at.out, at.rest)
+        undone = _made_small(position, at.steep.slope, seen.nodes)
+        carried = reached[leaf] / max(at.out, at.rest, undone)
         made_by = next((one for one in seen.nodes if one.seq == at.factor), crossing)
         return Leap(
             step=seen.step,
@@ -75,6 +77,23 @@ class Leaps:
             leaf_stretch=carried * weight / y if y and weight else None,
             by_factor=at.factor is not None,
         )
+
+
+def _made_small(position: int, slope: float, crossings: Sequence[Crossing]) -> float:
+    """The largest gradient on the way to a node that another one made as small as this slope then
+    makes it large, as the sine of an angle does before a division by the angle."""
+    largest, leading = 0.0, {position}
+    for at in range(position - 1, -1, -1):
+        crossing = crossings[at]
+        for edge, below in crossing.below.items():
+            if below not in leading:
+                continue
+            leading.add(at)
+            handed = (crossing.into[edge] if edge < len(crossing.into) else None) or 0.0
+            came = crossing.out or 0.0
+            if math.isfinite(came) and 0.0 < handed * slope <= _UNDOES * came:
+                largest = max(largest, came)
+    return largest
 
 
 def _reached(position: int, edge: int, crossings: Sequence[Crossing]) -> dict[int, float]:
