@@ -118,6 +118,15 @@ def test_a_matrix_that_is_no_covariance_gets_no_jitter(tmp_path):
     ]
 
 
+def test_a_matrix_of_zeros_gets_jitter_of_a_size_of_its_own(tmp_path):
+    made = "w = torch.zeros(3, 2, requires_grad=True)\na = w @ w.mT\n"
+
+    found = found_in(f"{made}torch.linalg.cholesky(a).sum().backward()\n", tmp_path)
+
+    assert found.why == "All its elements are 0."
+    assert found.fixes[0].title == "add 1e-06 to the diagonal"
+
+
 @pytest.mark.parametrize("matrices, order", [(100, 2), (1, 400)])
 def test_many_matrices_and_large_ones_are_looked_at_too(matrices, order, tmp_path):
     text = f"a = torch.eye({order}).repeat({matrices}, 1, 1)\na[-1, 0, 0] = -1.0\n"

@@ -67,14 +67,16 @@ class DegenerateDecomposition(Rule):
         op, (matrix, *_) = phrases.spelled(raised.call.op), raised.operands
         eps, added = finfo(matrix.dtype).eps, _added(raised, found)
         smallest, largest = text_of(found.smallest, 3), text_of(found.largest, 3)
-        is_rounding = found.smallest > -math.sqrt(eps) * found.largest
+        is_rounding = found.smallest >= -math.sqrt(eps) * found.largest
         values = "eigenvalue" if found.definite else "singular value"
         why = (
             f"The smallest {values} is {smallest}, the largest {largest}: in"
             f" {matrix.dtype} a matrix of order {found.order} needs one above about"
             f" {text_of(_rounded(found, eps), 2)} to be factored. "
         )
-        if not found.definite:
+        if found.smallest == found.largest == 0:
+            why = "All its elements are 0."
+        elif not found.definite:
             why += "Some of its rows are sums of others, or all but equal to them."
         elif is_rounding:
             why += "Its rows have become so alike that rounding decides about the sign."
@@ -156,7 +158,7 @@ def _added(raised: Raised, found: Spectrum) -> Operand | None:
 def _additions(matrix: Operand, found: Spectrum, eps: float) -> Iterator[Fix | ask.Request]:
     """What lifts the smallest eigenvalue well above what rounding makes of it, then more; what is
     inverted must not be as small as that, since its inverse is squared in the gradient."""
-    least = max(-2 * found.smallest, _rounded(found, eps))
+    least = max(-2 * found.smallest, _rounded(found, eps)) or eps
     if not found.definite:
         least = max(least, math.sqrt(eps) * found.largest)
     x = matrix.name or "x"
