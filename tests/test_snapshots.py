@@ -469,3 +469,20 @@ def test_a_tape_that_is_full_serves_nobody(traced, monkeypatch):
     replay = replayed(report)
     assert replay.origin is Origin.START
     assert replay.hurdle is Hurdle.MEMORY
+
+
+@pytest.mark.parametrize("whose", ["program", "copies"])
+def test_where_those_who_were_to_be_asked_were_killed_a_fix_is_tried_from_the_start(
+    whose, traced, monkeypatch
+):
+    held = Kept.hold
+
+    def hold_and_kill(kept, child, wait):
+        held(kept, child, wait)
+        pids = Path(f"/proc/{child.pid}/task/{child.pid}/children").read_text().split()
+        for pid in [child.pid] if whose == "program" else map(int, pids):
+            os.kill(pid, signal.SIGKILL)
+
+    monkeypatch.setattr(Kept, "hold", hold_and_kill)
+
+    assert replayed(traced(BEGIN + LOSS + STEP + LOOP)).origin is Origin.START

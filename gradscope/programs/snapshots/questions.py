@@ -17,6 +17,7 @@ from multiprocessing.connection import Connection, Pipe
 from typing import NamedTuple
 
 from gradscope.dataclass import dataclass
+from gradscope.programs.channel import NoAnswer
 from gradscope.programs.run_options import Repeat, RunOptions
 
 _NUMBER = 8  # bytes
@@ -48,7 +49,7 @@ class Question:
 
 
 def ask(control: socket.socket, step: int, question: Question, deaths: int) -> Asked:
-    """Ask the snapshot of a step. Raises OSError where nobody is there."""
+    """Ask the snapshot of a step. Raises NoAnswer where nobody is there any more."""
     text = os.memfd_create("question")
     with open(text, "wb") as file:
         pickle.dump(question, file)
@@ -56,11 +57,15 @@ def ask(control: socket.socket, step: int, question: Question, deaths: int) -> A
         messages, theirs = Pipe(duplex=False)
         status, written = os.pipe()
         ours, asked = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs, asked:
+        one = Asked(messages, status, ours)
+        with theirs, asked, open(written, "wb"):
             carried = Carried(text, theirs.fileno(), written, deaths, asked.fileno())
-            socket.send_fds(control, [step.to_bytes(_NUMBER, "little")], carried)
-    os.close(written)
-    return Asked(messages, status, ours)
+            try:
+                socket.send_fds(control, [step.to_bytes(_NUMBER, "little")], carried)
+            except OSError:  # killed from outside
+                one.close()
+                raise NoAnswer from None
+    return one
 
 
 def heard(control: socket.socket) -> tuple[int, Carried] | None:
@@ -121,3 +126,9 @@ class Asked:
                 os.killpg(self._pid, signal.SIGKILL)
             self._status = -signal.SIGKILL
         self._told.close()
+
+    def close(self) -> None:
+        """Nobody was asked."""
+        for one in (self.connection, self.control, self._told):
+            if one is not None:
+                one.close()
