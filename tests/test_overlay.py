@@ -3,11 +3,13 @@
 Every sequence of operations is done twice: in a folder, and through an overlay in a folder like it.
 """
 
+import importlib
 import multiprocessing
 import os
 import shutil
 import sqlite3
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -218,9 +220,39 @@ def _scripted() -> bool:
     return os.path.exists("m.pt")
 
 
+def _scripted_function() -> float:
+    torch.jit.trace(torch.relu, torch.ones(2)).save("f.pt")
+    return float(torch.jit.load("f.pt")(torch.ones(2)).sum())
+
+
+def _profiled() -> bool:
+    with torch.profiler.profile() as profile:
+        torch.ones(2).sum()
+    profile.export_chrome_trace("trace.json")
+    return os.path.getsize("trace.json") > 0
+
+
+def _safetensors() -> float:
+    torch_files = importlib.import_module("safetensors.torch")
+    torch_files.save_file({"w": torch.ones(3)}, "w.safetensors")
+    return float(torch_files.load_file("w.safetensors")["w"].sum())
+
+
+WORKS = (_saved, _saved_and_mapped, _array, _raw, _text, _mapped, _database, _scripted)
+
+
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
-    "work", [_saved, _saved_and_mapped, _array, _raw, _text, _mapped, _database, _scripted]
+    "work",
+    [
+        *WORKS,
+        _scripted_function,
+        _profiled,
+        pytest.param(
+            _safetensors,
+            marks=pytest.mark.skipif(find_spec("safetensors") is None, reason="not there"),
+        ),
+    ],
 )
 def test_what_a_library_writes_is_read_back_and_not_on_the_disk(tmp_path, work):
     seen = prepared(tmp_path / "seen")

@@ -4,9 +4,13 @@ import os
 import sys
 from collections.abc import Callable
 from functools import wraps
+from importlib.util import find_spec
+from types import ModuleType
 from typing import Any
 
 import torch
+
+from gradscope.record.stand_ins import leave_us_out, runs_ops
 
 Place = Callable[[Any], Any]  # where to write what the program calls so
 
@@ -15,9 +19,20 @@ def install(written: Place, read: Place = lambda path: path) -> None:
     """Ask `written` and `read` for each file's place before it is opened. Not undone: this process
     runs one program."""
     library: Any = torch._C
+    for owner, name, number, place in (
+        (library, "PyTorchFileWriter", 0, written),  # torch.save
+        (library, "PyTorchFileReader", 0, read),
+        (library.ScriptModule, "save", 1, written),  # torch.jit.save
+        (library.ScriptModule, "_save_for_mobile", 1, written),
+        (library.ScriptFunction, "save", 1, written),
+        (library, "import_ir_module", 1, read),  # torch.jit.load
+        (library, "_load_for_lite_interpreter", 0, read),
+        (library._autograd._ProfilerResult, "save", 1, written),  # export_chrome_trace
+        (torch.profiler.profiler, "_add_execution_trace_observer", 0, written),
+    ):
+        if hasattr(owner, name):
+            setattr(owner, name, _placed(getattr(owner, name), number, place))
     storage: Any = torch.UntypedStorage
-    library.PyTorchFileWriter = _placed(library.PyTorchFileWriter, 0, written)  # torch.save
-    library.ScriptModule.save = _placed(library.ScriptModule.save, 1, written)  # torch.jit.save
     from_file = storage.from_file
 
     @wraps(from_file)
@@ -27,26 +42,43 @@ def install(written: Place, read: Place = lambda path: path) -> None:
         return from_file(place(filename), shared, *args, **kwargs)
 
     storage.from_file = staticmethod(mapped)
-    if "h5py" in sys.modules:
-        _place_hdf5(written, read)
-    else:
-        sys.meta_path.insert(0, _BeforeHdf5(written, read))
+    wanted: dict[str, Callable[[Any, Place, Place], None]] = {
+        "h5py.h5f": _place_hdf5,
+        "safetensors._safetensors_rust": _place_safetensors,
+    }
+    for name, put in wanted.items():
+        if name in sys.modules:
+            put(sys.modules[name], written, read)
+    sys.meta_path.insert(0, _Before(wanted, written, read))
 
 
-class _BeforeHdf5:
-    """Finds no module, and is asked for that of h5py's files before anything opens one."""
+class _Before:
+    """Finds the modules that open files, so that each is changed once it is there and before
+    anybody has it."""
 
-    def __init__(self, written: Place, read: Place) -> None:
-        self._places = written, read
+    def __init__(
+        self, wanted: dict[str, Callable[[Any, Place, Place], None]], *places: Place
+    ) -> None:
+        self._wanted, self._places = wanted, places
 
-    def find_spec(self, name: str, *rest: Any) -> None:
-        if name == "h5py._hl.files" and "h5py.h5f" in sys.modules:
-            sys.meta_path.remove(self)
-            _place_hdf5(*self._places)
+    def find_spec(self, name: str, *rest: Any) -> Any:
+        put = self._wanted.pop(name, None)
+        spec = find_spec(name) if put is not None else None
+        if put is None or spec is None:
+            return None
+        loader: Any = spec.loader
+        execute = loader.exec_module
+
+        def exec_module(module: ModuleType) -> None:
+            del loader.exec_module
+            execute(module)
+            put(module, *self._places)
+
+        loader.exec_module = exec_module
+        return spec
 
 
-def _place_hdf5(written: Place, read: Place) -> None:
-    library: Any = sys.modules["h5py.h5f"]
+def _place_hdf5(library: Any, written: Place, read: Place) -> None:
     create, open_ = library.create, library.open
 
     @wraps(create)
@@ -61,14 +93,27 @@ def _place_hdf5(written: Place, read: Place) -> None:
     library.create, library.open = created, opened
 
 
+def _place_safetensors(library: Any, written: Place, read: Place) -> None:
+    library.serialize_file = _placed(library.serialize_file, 1, written)
+    library.safe_open = _placed(library.safe_open, 0, read)
+
+
 def _placed(original: Callable[..., Any], number: int, place: Place) -> Callable[..., Any]:
-    """Of a function that takes a path, or an open file, as its argument of that number."""
+    """Of a function that takes a path, or an open file, as its argument of that number, or by its
+    name."""
 
     @wraps(original)
     def call(*args: Any, **kwargs: Any) -> Any:
         if len(args) > number and isinstance(args[number], str | os.PathLike):
             path = place(args[number])
             args = (*args[:number], path, *args[number + 1 :])
-        return original(*args, **kwargs)
+        elif isinstance(kwargs.get("filename"), str | os.PathLike):
+            kwargs["filename"] = place(kwargs["filename"])
+        try:
+            return original(*args, **kwargs)
+        except BaseException as error:
+            leave_us_out(error)
+            raise
 
+    runs_ops(call)
     return call
