@@ -97,6 +97,7 @@ def test_a_program_that_only_listens_goes_on(tmp_path: Path) -> None:
     code, out = signalled(tmp_path, HEARS + LOOP.replace("BROKEN", "False"), signal.SIGUSR1)
 
     assert out.index("heard") < out.index("finished") < out.index("healthy")
+    assert "it was sent SIGUSR1)" in " ".join(out.split())
     assert code == 0
 
 

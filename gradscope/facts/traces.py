@@ -147,6 +147,7 @@ class Ending:
     a program that a signal ended is minus the signal. `out_of_memory`: what it raised says so.
     `memory_limited`: its memory was, as `detail` says and the traceback does not.
     `device_assert`: so does that a kernel on a GPU found something wrong with its operands.
+    `signals`: the names of those that were sent to it, in order.
     `at_limit`: a limit on its steps or its time has ended it, and it might have gone on. `waits`:
     it was in a collective, or in a backward pass, which may wait for one."""
 
@@ -156,6 +157,7 @@ class Ending:
     traceback: str = ""
     location: Location | None = None
     in_a_hurry: bool = False  # somebody asked for the end (Ctrl-C, SIGTERM, SIGHUP)
+    signals: tuple[str, ...] = ()
     out_of_memory: bool = False
     memory_limited: bool = False
     device_assert: bool = False

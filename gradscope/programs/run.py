@@ -117,9 +117,9 @@ def run(
     if ranks is not None:
         ranks.ended(trace, wait.moved)
     # One Ctrl-C may come when the program has told its last word, and ended of itself.
-    if interrupts or not set(HURRIED).isdisjoint(passed_on):
-        trace = replace(trace, ending=replace(trace.ending, in_a_hurry=True))
-    return trace
+    in_a_hurry = bool(interrupts) or not set(HURRIED).isdisjoint(passed_on)
+    signals = tuple(passed_on)
+    return replace(trace, ending=replace(trace.ending, in_a_hurry=in_a_hurry, signals=signals))
 
 
 def _faulthandler_file() -> IO[str]:

@@ -84,7 +84,9 @@ def effort(report: Report) -> str:
     words = f"{done}, {plural(trace.ops, 'op')}, {spent} s"
     if report.runs > 1:
         words += f"; ran your program {times(report.runs)}"
-    return words + _repeated(report.replay)
+    words += _repeated(report.replay)
+    sent = ", ".join(trace.ending.signals)
+    return f"{words}; it was sent {sent}" if sent else words
 
 
 _HURDLES = {
