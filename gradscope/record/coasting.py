@@ -4,6 +4,7 @@ asked, and how large one gradient is. What else there is to tell of them, the wa
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -17,7 +18,7 @@ from gradscope.record.passes import Passed
 from gradscope.record.sites import user_site
 from gradscope.record.sizes.clearing import Versions, changed_since, versions_of
 from gradscope.record.sizes.gradients import LEAP, Sizes
-from gradscope.record.tracing import is_jit_tracing, is_observed, unobserved
+from gradscope.record.tracing import computes_values, is_jit_tracing, is_observed, unobserved
 
 _MOST = 15  # updates, or passes without an optimizer: parameters are looked at each 16 steps
 _SECONDS = 0.25  # so long nobody shows progress, or takes a snapshot
@@ -94,21 +95,38 @@ class Coasting(LetsPass):
     def loss_of(self, outputs: Any, kwargs: Any) -> float | None:
         """That of the coming pass. None where it is not as those before it, and has to be looked
         at: it is the end then."""
+        loss = None
         if len(outputs) == 1 and kwargs.get("accumulate_grad"):
-            root = outputs[0]
-            if not (is_observed() or is_jit_tracing()) and is_number(root):
-                loss: float = item(root)
-                made = _sequence_nr() - self._made_until
-                is_alike = made <= self._most_made if self._leaves is None else made == self._made
-                if is_alike and abs(loss) <= LEAP * abs(self._loss):
-                    return loss
-        self.end()
+            if not is_observed():
+                loss = self._loss_of(outputs[0])
+            elif computes_values():
+                with unobserved():
+                    loss = self._loss_of(outputs[0])
+        if loss is None:
+            self.end()
+        return loss
+
+    def _loss_of(self, root: Any) -> float | None:
+        if not is_jit_tracing() and is_number(root):
+            loss: float = item(root)
+            made = _sequence_nr() - self._made_until
+            is_alike = made <= self._most_made if self._leaves is None else made == self._made
+            if is_alike and abs(loss) <= LEAP * abs(self._loss):
+                return loss
         return None
 
     def run(
         self, engine: Callable[[], Any], root: torch.Tensor, loss: float, frame: FrameType
     ) -> Any:
         """Run the engine for it, as `frame` asks. There `root` is differentiated."""
+        if not is_observed():
+            return self._run(engine, root, loss, frame)
+        with unobserved() as ours:
+            return self._run(partial(ours.except_for, engine), root, loss, frame)
+
+    def _run(
+        self, engine: Callable[[], Any], root: torch.Tensor, loss: float, frame: FrameType
+    ) -> Any:
         context, leaves = self._context, self._leaves
         before = versions_of(leaves) if leaves is not None else None
         context.nested, context.is_torn = 1, True

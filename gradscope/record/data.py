@@ -69,7 +69,8 @@ class Loaders:
         for tensor in tree_leaves(batch):
             if not isinstance(tensor, torch.Tensor):
                 continue
-            stain = self._context.provenance.of(tensor)
+            with unobserved():
+                stain = self._context.provenance.of(tensor)
             raw = self._context.journal.events.get(stain.event) if stain is not None else None
             if raw is not None and raw.fact.kind is Kind.SOURCE and raw.fact.sample is None:
                 index = _bad_one(tensor, asked)
@@ -89,12 +90,12 @@ class Loaders:
 def _bad_one(tensor: torch.Tensor, asked: Any) -> int | None:
     """The index of the first sample with bad values; None where its place in the batch says
     nothing of it."""
-    values = plain(tensor)
-    if values is None or not isinstance(asked, list) or not tensor.ndim:
-        return None
-    if len(asked) != len(tensor):
-        return None
     with unobserved():
+        values = plain(tensor)
+        if values is None or not isinstance(asked, list) or not tensor.ndim:
+            return None
+        if len(asked) != len(tensor):
+            return None
         row = next((row for row, one in enumerate(values) if holds_bad(one)), None)
     found = asked[row] if row is not None else None
     return found if isinstance(found, int) else None

@@ -17,7 +17,7 @@ from gradscope.record.schedule import before_chosen, is_chosen
 from gradscope.record.sites import Site, note_site, place_of
 from gradscope.record.sizes.gradients import Sizes
 from gradscope.record.stand_ins import stand_in
-from gradscope.record.tracing import unobserved
+from gradscope.record.tracing import is_profiling, unobserved
 
 # Steps in a row of a program that updates by hand, which no other step shows: that gradients are
 # never cleared takes the first update and five more.
@@ -49,12 +49,14 @@ class Depth:
 
     def is_due(self, step: int, updates: int | None, sizes: Sizes) -> bool:
         """Whether to look at the coming step, the one after so many updates by optimizers (None:
-        without one), in full; `sizes` tell whether the program updates its parameters itself."""
+        without one), in full; `sizes` tell whether the program updates its parameters itself. A
+        profiler of the program's would count each op of such a step twice."""
         number = step if updates is None else updates
         if self.full_from is not None and step >= self.full_from:
             return True
         is_early = step < _BY_HAND and sizes.updates.are_by_hand
-        return (is_early or is_chosen(number)) and self.compiled.first is None
+        is_wanted = (is_early or is_chosen(number)) and self.compiled.first is None
+        return is_wanted and not is_profiling()
 
     def calm(self, step: int, updates: int | None) -> tuple[float, float]:
         """How many passes, and updates, may come until one is due."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from types import FrameType
 from typing import Any
 
@@ -21,6 +21,7 @@ from gradscope.record.schema import OpInfo, read_schema
 from gradscope.record.sites import note_site
 from gradscope.record.sizes.flow import Flow
 from gradscope.record.stand_ins import hide_from_dynamo, leave_us_out, runs_ops
+from gradscope.record.tracing import unprofiled
 
 _current_node = torch._C._current_autograd_node
 _sequence_nr = torch._C._autograd._get_sequence_nr
@@ -29,6 +30,7 @@ _push: Any = torch._C._push_on_torch_dispatch_stack
 _pop: Any = torch._C._pop_torch_dispatch_stack
 _entered: Any = torch._C
 _guard_of_keys = _entered._ForceDispatchKeyGuard
+_without_functions: Any = torch._C.DisableTorchFunction
 _KEYS_OF_MODES = (torch._C.DispatchKey.Python, torch._C.DispatchKey.PythonTLSSnapshot)
 
 
@@ -148,14 +150,20 @@ class Dispatch(Unseen):
             # A tracer (make_fx, FakeTensorMode) lies below all modes: there are no values to look
             # at, and a question of ours would become part of what it traces.
             return func(*args, **kwargs)
+        info = read_schema(func)
         try:
-            if self.is_full:
-                out = self.run(func, args, kwargs)
-            else:
-                out = func(*args, **kwargs)
-                self.made = self.note_call(read_schema(func), _current_node(), args, kwargs)
+            # The program's function modes, and classes of tensors, have seen what was called: they
+            # would be asked again for this op, and for each that the engine calls. They do see what
+            # a kernel of the program's calls.
+            with _without_functions() if info.native else nullcontext():
+                if self.is_full:
+                    out = self.run(func, args, kwargs)
+                else:
+                    out = func(*args, **kwargs)
+                    self.made = self.note_call(info, _current_node(), args, kwargs)
             if self.flow is not None:
-                self.flow.note(func, args, kwargs, out, self.made)
+                with _without_functions(), unprofiled():
+                    self.flow.note(func, args, kwargs, out, self.made)
         except BaseException as error:
             leave_us_out(error)
             raise

@@ -34,7 +34,8 @@ _CAPTURED = "the ops of CUDA graphs were not observed, neither captured nor repl
 
 class EveryOp:
     """Looks at the ops of the steps that `depth` chooses, and watches the others. `sizes` is told
-    of what it asks about single ops, `on_confirmed` is called once there are symptoms."""
+    of what it asks about single ops, `on_confirmed` is called once there are symptoms. Told of
+    passes and updates unobserved."""
 
     def __init__(
         self,
@@ -78,10 +79,9 @@ class EveryOp:
     def end(self) -> None:
         """The program is over."""
         self._look_at_kept(self._modules)
-        with unobserved():
-            if not self.depth.is_full:
-                self.context.shielded("its variables", self.mode.reads.note_unseen, self._modules)
-            self.watching.finish()
+        if not self.depth.is_full:
+            self.context.shielded("its variables", self.mode.reads.note_unseen, self._modules)
+        self.watching.finish()
         self.mode.leave(())
 
     def sees_ops(self) -> bool:
@@ -95,8 +95,7 @@ class EveryOp:
 
     def _look_at_kept(self, scopes: Iterable[Mapping[str, Any]]) -> None:
         if self.context.provenance or self.mode.reads:
-            with unobserved():
-                self.context.shielded("its variables", self.mode.reads.look_at_kept, scopes)
+            self.context.shielded("its variables", self.mode.reads.look_at_kept, scopes)
 
     # Steps
 
@@ -116,33 +115,30 @@ class EveryOp:
                 self.mode.leave(one.roots)
                 self.mode.overwrites.forget()
         if self.sees_ops() and not torch._C._are_functorch_transforms_active():
-            with unobserved():
-                self.context.shielded("backward", self.mode.refusable.note_pass, one)
+            self.context.shielded("backward", self.mode.refusable.note_pass, one)
         return result
 
     def end_backward(self, one: BackwardPass, result: Any, *, last: bool) -> None:
         """That of a step is over, the `last` one as far as is known."""
-        with unobserved():
-            asked = () if one.accumulates else one.handed
-            self.watching.look_at_gradients(one, result if asked else None)
-            suspects = one.roots if one.loss is None or one.loss - one.loss != 0.0 else []
-            self.symptoms.after_backward(one, suspects, asked, result, last=last)
-            self.hidden.after_backward(one)
-            for by in (self.mode.broadcasts, self.scores):
-                self.context.shielded("backward", by.after_backward, one)
-            if self.mode.margins is not None:
-                self.context.shielded("backward", self.mode.margins.after_backward, one)
+        asked = () if one.accumulates else one.handed
+        self.watching.look_at_gradients(one, result if asked else None)
+        suspects = one.roots if one.loss is None or one.loss - one.loss != 0.0 else []
+        self.symptoms.after_backward(one, suspects, asked, result, last=last)
+        self.hidden.after_backward(one)
+        for by in (self.mode.broadcasts, self.scores):
+            self.context.shielded("backward", by.after_backward, one)
+        if self.mode.margins is not None:
+            self.context.shielded("backward", self.mode.margins.after_backward, one)
 
     def end_step(self) -> None:
         """Between steps: keep only what a later step can still lead back to."""
         context, journal = self.context, self.context.journal
-        with unobserved():
-            context.received.forget_dead()
-            if journal.events:
-                context.provenance.forget_dead()
-                alive = [stain.event for stain in context.provenance]
-                journal.keep_only([*alive, *self.symptoms.held(), *self.mode.reads.held()])
-            self.watching.end_backward()
+        context.received.forget_dead()
+        if journal.events:
+            context.provenance.forget_dead()
+            alive = [stain.event for stain in context.provenance]
+            journal.keep_only([*alive, *self.symptoms.held(), *self.mode.reads.held()])
+        self.watching.end_backward()
 
     def calm(self) -> tuple[float, float]:
         """How many passes, and updates, may come until one has to be looked at in full, or what
@@ -158,16 +154,14 @@ class EveryOp:
         self.mode.window.close()
         self.context.in_optimizer = True
         if work.updates and self.depth.is_full:
-            with unobserved():
-                self.symptoms.before_optimizer(work.optimizer)
-                if len(self.settings) < _SETTINGS_KEPT:
-                    self.settings += bad_settings(work.optimizer, self.context.step)
+            self.symptoms.before_optimizer(work.optimizer)
+            if len(self.settings) < _SETTINGS_KEPT:
+                self.settings += bad_settings(work.optimizer, self.context.step)
 
     def bad_unscaled(self, optimizer: Any) -> None:
         """A scaler has left it out, and not for its scale."""
         if self.depth.is_full and not self.context.is_blind:
-            with unobserved():
-                self.symptoms.before_optimizer(optimizer)
+            self.symptoms.before_optimizer(optimizer)
 
     def optimizer_ends(self, work: Work) -> None:
         if work.over and self.sees_ops():
@@ -177,8 +171,7 @@ class EveryOp:
         self.mode.window.close()
         self.context.in_optimizer = False
         if self.context.bad_in_step:
-            with unobserved():
-                self.symptoms.after_optimizer(work.optimizer)
+            self.symptoms.after_optimizer(work.optimizer)
         self.watching.end_update(work)
 
     def _follow_captures(self, stack: ExitStack) -> None:
@@ -270,12 +263,11 @@ def _telling_reads(reading: EveryOp, original: Any, thread: int) -> Callable[...
         if is_elsewhere(thread):
             return original(self, *args, **kwargs)
         frame = sys._getframe(1)
-        is_foreign = not computes_values() or kind_of(frame.f_code) == OURS
-        if not is_foreign and reading.sees_ops():
-            reading.mode.note_read(self, None, frame)
-        elif not is_foreign and self.numel() == 1 and self.is_floating_point():
+        if computes_values() and kind_of(frame.f_code) != OURS:
             with unobserved():
-                if plain(self) is not None and has_nan(self):
+                if reading.sees_ops():
+                    reading.mode.note_read(self, None, frame)
+                elif self.numel() == 1 and plain(self) is not None and has_nan(self):
                     reading.note_watched_nan(frame)
         try:
             return original(self, *args, **kwargs)

@@ -82,7 +82,12 @@ class RecordingMode(Dispatch):
         if node is not running.node:
             self._enter_node(node)
             running = context.running
+        profiling = is_profiling()
+        if profiling:
+            record_for_profiler(False)
         before = self._before_write(info, args, kwargs) if info.written else None
+        if profiling:
+            record_for_profiler(True)
 
         try:
             out = func(*args, **kwargs)
@@ -90,7 +95,6 @@ class RecordingMode(Dispatch):
             self.raised.note(info, args, kwargs, sys._getframe(1), error)
             raise
 
-        profiling = is_profiling()
         if profiling:
             record_for_profiler(False)
         try:

@@ -118,9 +118,6 @@ class Observation:
         original: Callable[..., Any] = torch.autograd.graph._engine_run_backward
         coasting = self.coasting
 
-        def run(one: BackwardPass) -> Any:
-            return original(one.outputs, *one.args, **one.kwargs)
-
         def engine(t_outputs: Any, *args: Any, **kwargs: Any) -> Any:
             if is_elsewhere(thread):
                 self._elsewhere[threading.current_thread().name] = None
@@ -132,7 +129,12 @@ class Observation:
                     return coasting.run(as_ever, t_outputs[0], loss, frame)
                 if not computes_values():
                     return original(t_outputs, *args, **kwargs)
-                return self.run_backward(run, BackwardPass(t_outputs, args, kwargs, frame))
+                with unobserved() as ours:
+
+                    def run(one: BackwardPass) -> Any:
+                        return ours.except_for(original, one.outputs, *one.args, **one.kwargs)
+
+                    return self.run_backward(run, BackwardPass(t_outputs, args, kwargs, frame))
             except BaseException as error:
                 leave_us_out(error)
                 raise
@@ -141,15 +143,15 @@ class Observation:
             stand_in(self._stack, owner, "_engine_run_backward", engine, inner=True)
 
     def __exit__(self, *failure: object) -> None:
-        self.coasting.end()
         error = failure[1] if len(failure) > 1 else None
-        if self.ops is not None and isinstance(error, BaseException):
-            if not isinstance(error, StopTrace):
-                with unobserved():
+        with unobserved():
+            self.coasting.end()
+            if self.ops is not None and isinstance(error, BaseException):
+                if not isinstance(error, StopTrace):
                     self.context.shielded("the exception", self._ask, error)
-        self.sizes.end()
-        if self.ops is not None:
-            self.ops.end()
+            self.sizes.end()
+            if self.ops is not None:
+                self.ops.end()
         self._stack.close()
         self.context.module = None
         forget_names()
@@ -165,7 +167,7 @@ class Observation:
 
     def run_backward(self, engine: Engine, one: BackwardPass) -> Any:
         """Run autograd's engine, and look before and after: of a step at all, of another pass, as
-        a part of it or beside it, at the ops alone."""
+        a part of it or beside it, at the ops alone. Called unobserved, as all that looks."""
         context, ops = self.context, self.ops
         if context.halted:
             self._halt_again()
@@ -207,8 +209,9 @@ class Observation:
     def _look_at_gradients(self, root: torch.Tensor, frame: FrameType) -> None:
         """Of a pass that went by, of this root."""
         assert self.ops is not None
-        one = BackwardPass((root,), (), {"accumulate_grad": True}, frame)
-        self.ops.end_backward(one, None, last=False)
+        with unobserved():
+            one = BackwardPass((root,), (), {"accumulate_grad": True}, frame)
+            self.ops.end_backward(one, None, last=False)
 
     def _run_ops(self, engine: Engine, one: BackwardPass) -> Any:
         return engine(one) if self.ops is None else self.ops.run_backward(engine, one)
@@ -240,11 +243,10 @@ class Observation:
             self.ops.watching.begin_backward(loss)
 
     def _end_step(self) -> None:
-        with unobserved():
-            self.context.end_step()
-            if self.ops is not None:
-                self.ops.end_step()
-            self._on_step(self.steps, self._ops_so_far)
+        self.context.end_step()
+        if self.ops is not None:
+            self.ops.end_step()
+        self._on_step(self.steps, self._ops_so_far)
         if self._is_last and self._last.is_over_after_backward(self.sizes.updates.are_by_hand):
             self._halt(self._reason)
         self._between_steps(self)
@@ -252,18 +254,24 @@ class Observation:
             self._coast()
 
     def optimizer_made(self, optimizer: Any, frame: FrameType) -> None:
-        self.coasting.end()
-        self.limit.note_optimizer()
-        if self.ops is not None:
-            self.ops.mode.refusable.optimizer_made(optimizer)
-        self.sizes.optimizer_made(optimizer, frame)
+        with unobserved():
+            self.coasting.end()
+            self.limit.note_optimizer()
+            if self.ops is not None:
+                self.ops.mode.refusable.optimizer_made(optimizer)
+            self.sizes.optimizer_made(optimizer, frame)
 
     def optimizer_begins(self, work: Work) -> None:
-        if self.ops is not None:
-            self.ops.optimizer_begins(work)
-        self.sizes.optimizer_begins(work)
+        with unobserved():
+            if self.ops is not None:
+                self.ops.optimizer_begins(work)
+            self.sizes.optimizer_begins(work)
 
     def optimizer_ends(self, work: Work) -> None:
+        with unobserved():
+            self._end_optimizer(work)
+
+    def _end_optimizer(self, work: Work) -> None:
         self.context.tries = work.updates and not work.over
         if work.over:
             self.limit.note_update(self.steps)
@@ -329,8 +337,7 @@ class Observation:
     def is_clean(self) -> bool:
         """Between two steps: whether the next one can be repeated from here, and would begin with
         finite parameters. Of one that sees the ops."""
-        with unobserved():
-            return not self._is_last and self.ops is not None and self.ops.watching.is_clean()
+        return not self._is_last and self.ops is not None and self.ops.watching.is_clean()
 
     def repeat(
         self,
@@ -349,9 +356,8 @@ class Observation:
             self.functions.forget()
         if self.ops is not None:
             self.ops.mode.margins = None
-            with unobserved():
-                self.ops.watching.look_in_full_from(full_from)
-                self.sizes.inspection.watch_forward(self.steps)
+            self.ops.watching.look_in_full_from(full_from)
+            self.sizes.inspection.watch_forward(self.steps)
 
     def follow(self, other: Observation, steps: int) -> None:
         """Begin after so many backward passes, which another one has seen."""

@@ -10,8 +10,7 @@ import torch
 
 from gradscope.facts import Leaf
 from gradscope.record import graph
-from gradscope.record.finite import is_indirect, is_number, item, sum_of, unwrapped
-from gradscope.record.tracing import is_observed, unobserved
+from gradscope.record.finite import is_indirect, sum_of, unwrapped
 
 Graded = list[tuple[torch.Tensor, torch.Tensor]]  # leaves with the gradients that a pass gave them
 
@@ -92,9 +91,7 @@ class BackwardPass:
     def loss(self) -> float | None:
         """The sum of the roots; None where one cannot be read. Asked for before the pass has run,
         read once."""
-        if len(self.roots) == 1 and is_number(self.roots[0]) and not is_observed():
-            return float(item(self.roots[0]))
-        with unobserved(), suppress(RuntimeError, TypeError):
+        with suppress(RuntimeError, TypeError):
             return sum_of(self.roots)
         return None
 

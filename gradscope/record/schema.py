@@ -40,6 +40,7 @@ class OpInfo:
     rest of it is whatever was there.
     `written`: positions (int) and keyword names (str) of the arguments that the op writes.
     `running`: it has statistics that it only updates in training, whatever its schema says.
+    `native`: it is one of torch's own; the kernel of another one may be Python.
     """
 
     name: str
@@ -65,6 +66,7 @@ class OpInfo:
     regular: bool = False  # it may not be singular
     definite: bool = False  # nor an indefinite one
     running: bool = False
+    native: bool = False
 
     def named_arguments(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -160,6 +162,7 @@ def read_schema(func: Any) -> OpInfo:
         regular=matrix is not None and matrix.values is None,
         running=any(argument.name in _STATISTICS for argument in schema.arguments),
         definite=matrix is not None and matrix.definite,
+        native=is_aten,
         sends=namespace in (_COLLECTIVES, *_FUNCTIONAL_COLLECTIVES),
         receives=fills_first or namespace in _FUNCTIONAL_COLLECTIVES,
         fills_first=fills_first,

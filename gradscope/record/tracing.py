@@ -1,10 +1,14 @@
 """Whether ops compute values now, which is asked before anything of ours runs an op, and how ours
 run without being seen."""
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 
 _TRACERS = tuple(torch._C._TorchDispatchModeKey.__members__.values())  # proxy, fake, functional
 _modes = torch._C._len_torch_dispatch_stack
+_function_modes: Callable[[], int] = torch._C._len_torch_function_stack
 _active = torch._C._get_dispatch_mode
 is_profiling = torch._C._autograd._profiler_enabled
 record_for_profiler = torch._C._autograd._enable_record_function
@@ -29,26 +33,54 @@ def is_capturing() -> bool:
 
 
 def is_observed() -> bool:
-    """Whether a mode or a profiler would see an op of ours now."""
-    return _modes() > 0 or is_profiling()
+    """Whether a mode or a profiler would see a question of ours now."""
+    return _modes() > 0 or _function_modes() > 0 or is_profiling()
+
+
+class unprofiled:
+    """Context manager: a profiler of the program's does not list what runs inside."""
+
+    __slots__ = ("_profiling",)
+
+    def __enter__(self) -> None:
+        self._profiling = is_profiling()
+        if self._profiling:
+            record_for_profiler(False)
+
+    def __exit__(self, *failure: object) -> None:
+        if self._profiling:
+            record_for_profiler(True)
 
 
 class unobserved:
-    """Context manager: our own arithmetic is not the program's. No mode and no profiler sees it,
-    and it makes no graph. A class, since it is entered several times in each step."""
+    """Context manager: what we ask of tensors is not the program's. No mode, no class of tensors
+    with a protocol of its own and no profiler sees it, also where only an attribute is read, and it
+    makes no graph. A class, since it is entered several times in each step."""
 
-    __slots__ = ("_had_grad", "_profiling", "_unseen")
+    __slots__ = ("_functions", "_had_grad", "_profiling", "_unseen")
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> "unobserved":
+        self._functions = torch._C.DisableTorchFunction()
+        self._functions.__enter__()
         self._profiling = is_profiling()
         if self._profiling:
             record_for_profiler(False)
         self._had_grad = torch.is_grad_enabled()
         self._unseen = torch._C._DisableTorchDispatch()
         torch._C._set_grad_enabled(False)
+        return self
 
     def __exit__(self, *failure: object) -> None:
         torch._C._set_grad_enabled(self._had_grad)
         del self._unseen
         if self._profiling:
             record_for_profiler(True)
+        self._functions.__exit__(None, None, None)
+
+    def except_for(self, work: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Do some work of the program's from within: as ever."""
+        self.__exit__()
+        try:
+            return work(*args, **kwargs)
+        finally:
+            self.__enter__()

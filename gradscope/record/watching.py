@@ -16,7 +16,6 @@ from gradscope.record.held import any_alive
 from gradscope.record.optimizers import Work, parameters_of
 from gradscope.record.passes import BackwardPass
 from gradscope.record.sizes.gradients import Sizes
-from gradscope.record.tracing import unobserved
 
 _EVERY = 16  # steps from one look at the parameters to the next
 _LONGEST = 8  # passes of one update in full: of many, as LBFGS asks for, the later ones are alike
@@ -25,7 +24,7 @@ _LONGEST = 8  # passes of one update in full: of many, as LBFGS asks for, the la
 class Watching:
     """Asks it, chooses the `depth` of the coming step, and keeps what it then did not see.
 
-    Called between ops.
+    Called between ops, unobserved.
     """
 
     def __init__(self, context: RunContext, symptoms: Symptoms, depth: Depth, sizes: Sizes) -> None:
@@ -138,18 +137,16 @@ class Watching:
                 return
         elif step < self._clean.get(key, 0) + _EVERY - 1:
             return
-        with unobserved():
-            found = list(held())
-            if not all_finite(found):
-                self._note_bad(found)
-            elif all_finite(self._buffers()):
-                self._clean[key] = step + 1
+        found = list(held())
+        if not all_finite(found):
+            self._note_bad(found)
+        elif all_finite(self._buffers()):
+            self._clean[key] = step + 1
 
     def _look_at_what_is_left(self) -> None:
         """Of steps that were only watched, where one in full follows: what is bad in all that it
         reads would look as if it had come from outside."""
-        with unobserved():
-            self._note_bad(self.leaves())
+        self._note_bad(self.leaves())
 
     def _note_bad(self, held: list[torch.Tensor]) -> None:
         if not (self.depth.is_full or all_finite(held)):

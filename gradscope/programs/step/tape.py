@@ -88,7 +88,7 @@ class Tape:
         self.is_running = False
         if self._pending is not None:
             self._add(self._pending, None)
-        with unobserved(), torch._C.DisableTorchFunction():
+        with unobserved():
             try:
                 self.scopes.finish(self._number)
             except Full:
@@ -143,7 +143,7 @@ class Tape:
         self, name: str, args: Any, kwargs: Any, state: Json, frame: FrameType | None
     ) -> Json:
         """The call as it is about to be made; None where that cannot be kept."""
-        with unobserved(), torch._C.DisableTorchFunction():
+        with unobserved():
             try:
                 given = {
                     "f": name,
@@ -263,7 +263,7 @@ class Tape:
         frame, state = work.frame, _state()
         while frame.f_back is not None and kind_of(frame.f_code) != USER:
             frame = frame.f_back
-        with unobserved(), torch._C.DisableTorchFunction():
+        with unobserved():
             try:
                 groups = [  # which the program may have changed
                     {key: self._written(one) for key, one in group.items() if key != "params"}

@@ -111,6 +111,7 @@ class FunctionChecks:
             part, beyond = args, ""
             try:
                 with (
+                    torch._C._EnableTorchFunction(),
                     _disable_current_modes(),
                     random_state_kept(),
                     torch.autocast("cpu", enabled=False),

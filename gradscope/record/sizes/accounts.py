@@ -31,6 +31,7 @@ from gradscope.record.sizes.leaves import Leaves, Watched, has_memory
 from gradscope.record.sizes.reduction import Factor, factor_of_mean
 from gradscope.record.sizes.sights import sights_from
 from gradscope.record.stand_ins import is_elsewhere, leave_us_out, stand_in
+from gradscope.record.tracing import unobserved
 
 _MOST = 16  # optimizers: an inner loop makes them by the thousand
 _LEFT_OUT = NotChecked(
@@ -77,12 +78,14 @@ class Usages:
             if self._context.coasts or is_elsewhere(thread):
                 return original(one, *args, **kwargs)
             waiting = [each for each in self._accounts.values() if each.piled]
-            for account in waiting:
-                account.look()
+            with unobserved():
+                for account in waiting:
+                    account.look()
             original(one, *args, **kwargs)
-            for account in waiting:
-                if account.is_changed():
-                    account.note_cleared(sites.user_site(sys._getframe(1)))
+            with unobserved():
+                for account in waiting:
+                    if account.is_changed():
+                        account.note_cleared(sites.user_site(sys._getframe(1)))
             return None
 
         return zero_grad
@@ -106,7 +109,8 @@ class Usages:
                 raise
             if not is_elsewhere(thread):
                 given = args[0] if args else next(iter(kwargs.values()), None)
-                after(self, given, sys._getframe(1))
+                with unobserved():
+                    after(self, given, sys._getframe(1))
             return result
 
         stand_in(stack, owner, name, call)

@@ -16,7 +16,7 @@ from gradscope.record.context import RunContext
 from gradscope.record.optimizers import Work, held_by, parameters_of
 from gradscope.record.sites import Site, note_site, place_of
 from gradscope.record.stand_ins import is_elsewhere, leave_us_out, stand_in
-from gradscope.record.tracing import computes_values
+from gradscope.record.tracing import computes_values, unobserved
 
 _MOST_KEPT = 16
 
@@ -71,10 +71,11 @@ class Clipping:
             can_clip = isinstance(max_norm, SupportsFloat)  # else torch refuses
             if can_clip and is_seen():
                 site = note_site(sys._getframe(1))[0]
-                found = Clip("clip_grad_norm_", float(max_norm), total, site)
-                grads = _grads(parameters)
-                self._clips(grads, found)
-                self._clips_early(parameters, grads, found)
+                with unobserved():
+                    found = Clip("clip_grad_norm_", float(max_norm), total, site)
+                    grads = _grads(parameters)
+                    self._clips(grads, found)
+                    self._clips_early(parameters, grads, found)
             try:
                 by_norm(parameters, max_norm, total, *args, **kwargs)
             except BaseException as error:
@@ -84,15 +85,17 @@ class Clipping:
         def group(tensors: Any, *args: Any, **kwargs: Any) -> Any:
             caller = sys._getframe(1)
             if caller.f_code is by_value and is_seen():
-                bound = float(caller.f_locals["clip_value"])
-                found = Clip("clip_grad_value_", bound, None, note_site(caller)[0])
-                self._clips(tensors[0], found)
+                with unobserved():
+                    bound = float(caller.f_locals["clip_value"])
+                    found = Clip("clip_grad_value_", bound, None, note_site(caller)[0])
+                    self._clips(tensors[0], found)
             return grouped(tensors, *args, **kwargs)
 
         def unscale_(one: Any, optimizer: Any) -> None:
             has_groups = hasattr(optimizer, "param_groups")  # else torch refuses
             if has_groups and one.is_enabled() and is_seen():
-                self._unscales(optimizer, one, note_site(sys._getframe(1))[0])
+                with unobserved():
+                    self._unscales(optimizer, one, note_site(sys._getframe(1))[0])
             try:
                 unscale(one, optimizer)
             except BaseException as error:

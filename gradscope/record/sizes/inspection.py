@@ -14,6 +14,7 @@ from gradscope.record.schedule import is_chosen
 from gradscope.record.sizes.crossings import Crossing, Crossings
 from gradscope.record.sizes.flow import Flow
 from gradscope.record.sizes.readouts import EarlyReads
+from gradscope.record.tracing import is_profiling
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,7 @@ class Inspection:
     def watch_forward(self, passes: int, *, wanted: bool = False) -> None:
         """Watch the coming forward, after so many passes, if it is to be inspected."""
         is_due = wanted or is_chosen(passes) or passes == self.asked()
-        if self.flow is not None or not is_due:
+        if self.flow is not None or not is_due or is_profiling():
             return
         self.flow = Flow(self._context, self._early)
         self._dispatch.follow(self.flow)
