@@ -157,6 +157,25 @@ def test_what_is_kept_after_the_last_step_that_was_seen_counts(tmp_path):
     assert meant.findings == () and "every loss and gradient" in closing.summary(meant)
 
 
+SPARSE = """\
+import torch
+
+weight = torch.ones(3, requires_grad=True)
+optimizer = torch.optim.SGD([weight], lr=0.01)
+for step in range(6):
+    optimizer.zero_grad()
+    weight.sum().backward()
+    optimizer.step()
+kept = torch.eye(3).to_sparse()
+"""
+
+
+def test_what_is_kept_may_be_sparse(tmp_path):
+    report = diagnosed_text(SPARSE, tmp_path)
+
+    assert report.findings == () and report.trace.notes == ()
+
+
 LONG = PROGRAM.replace("range(3)", "range(8)").replace("{read}", "if step == 5: {read}")
 
 

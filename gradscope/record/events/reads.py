@@ -119,10 +119,11 @@ class NanReads:
         for scope in scopes if self.watched is None else ():
             for name, value, _ in _tensors_in(scope):
                 is_number = value.is_floating_point() and 0 < value.numel() <= _FEW
-                if not is_number or value.requires_grad:
+                values = plain(value) if is_number and not value.requires_grad else None
+                if values is None or not values.numel():
                     continue
                 # What was seen to be made is judged by how it was.
-                if self._context.provenance.of(value) is None and bool(value.isnan().all()):
+                if self._context.provenance.of(value) is None and bool(values.isnan().all()):
                     self.watched = UnseenRead(self._context.step, None, name)
                     return
 
