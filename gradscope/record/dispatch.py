@@ -39,6 +39,11 @@ class Unseen(TorchDispatchMode):
 
     supports_higher_order_operators = True
 
+    def __init_subclass__(cls, **given: Any) -> None:
+        super().__init_subclass__(**given)  # type: ignore[no-untyped-call]
+        if "__torch_dispatch__" in vars(cls):
+            hide_from_dynamo(cls.__torch_dispatch__)
+
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
 
@@ -229,5 +234,4 @@ class Dispatch(Unseen):
         return taken if not any(number in calls for number in taken[:nodes]) else range(0)
 
 
-hide_from_dynamo(Dispatch.__torch_dispatch__)
 runs_ops(Dispatch.__torch_dispatch__)

@@ -10,7 +10,6 @@ from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_map
 
 from gradscope.record.dispatch import Unseen
-from gradscope.record.stand_ins import hide_from_dynamo
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 _NARROW = frozenset((torch.float32, torch.float16, torch.bfloat16))
@@ -78,9 +77,6 @@ class _Wide(Unseen):
             towards = torch.randn(one.shape, generator=drawn, dtype=torch.float64)
             size = self.beside * (float(one.detach().abs().max()) or 1.0)
             one.data.add_((size * towards).to(one.device, one.dtype))
-
-
-hide_from_dynamo(_Wide.__torch_dispatch__)
 
 
 def _result(func: Any, out: Any) -> Any:
