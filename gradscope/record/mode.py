@@ -27,7 +27,7 @@ from gradscope.record.schema import OpInfo, read_schema
 from gradscope.record.sites import called_by_engine, note_site
 from gradscope.record.sizes.gradients import Sizes
 from gradscope.record.stand_ins import runs_ops
-from gradscope.record.tracing import is_profiling, record_for_profiler
+from gradscope.record.tracing import unprofiled
 from gradscope.record.window import Window
 
 _current_node = torch._C._current_autograd_node
@@ -82,12 +82,10 @@ class RecordingMode(Dispatch):
         if node is not running.node:
             self._enter_node(node)
             running = context.running
-        profiling = is_profiling()
-        if profiling:
-            record_for_profiler(False)
-        before = self._before_write(info, args, kwargs) if info.written else None
-        if profiling:
-            record_for_profiler(True)
+        before = None
+        if info.written:
+            with unprofiled():
+                before = self._before_write(info, args, kwargs)
 
         try:
             out = func(*args, **kwargs)
@@ -95,9 +93,7 @@ class RecordingMode(Dispatch):
             self.raised.note(info, args, kwargs, sys._getframe(1), error)
             raise
 
-        if profiling:
-            record_for_profiler(False)
-        try:
+        with unprofiled():
             self.made = made = self.note_call(info, node, args, kwargs)
             if made == context.seq and node is None:
                 if self.margins is not None:
@@ -138,9 +134,6 @@ class RecordingMode(Dispatch):
                 or context.provenance.are_read(info, args, kwargs)
             ):
                 self._look_closer(self._ran(info, args, kwargs, out, made, before))
-        finally:
-            if profiling:
-                record_for_profiler(True)
         return out
 
     def note_read(self, tensor: Any, value: float | None, frame: Any) -> None:
