@@ -151,7 +151,7 @@ class Overlay:
             if os.path.lexists(self.read(target)):
                 self.remove_folder(target)
             os.rename(self._whole(source), copy)
-        elif os.path.isdir(self.read(target)) and not os.path.islink(self.read(target)):
+        elif self._is_folder(target):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), target)
         elif real == self.copy_of(source):
             os.replace(real, copy)
@@ -161,6 +161,11 @@ class Overlay:
             _copy(source, copy)
         self.hide(source)
 
+    def _is_folder(self, path: str) -> bool:
+        """And no link to one."""
+        real = self.read(path)
+        return os.path.isdir(real) and not os.path.islink(real)
+
     def _whole(self, path: str) -> str:
         """A folder with all that it holds, as a copy."""
         copy = self.copy_of(path)
@@ -168,7 +173,7 @@ class Overlay:
             os.makedirs(copy, exist_ok=True)
             for name in self.names(path):
                 below = os.path.join(path, name)
-                if os.path.isdir(self.read(below)) and not os.path.islink(self.read(below)):
+                if self._is_folder(below):
                     self._whole(below)
                 else:
                     self.write(below)

@@ -79,6 +79,11 @@ class Leaps:
         )
 
 
+def _norm(crossing: Crossing, edge: int) -> float:
+    """Of what a node handed to one of its inputs; 0 where it handed nothing."""
+    return (crossing.into[edge] if edge < len(crossing.into) else None) or 0.0
+
+
 def _made_small(position: int, slope: float, crossings: Sequence[Crossing]) -> float:
     """The largest gradient on the way to a node that another one made as small as this slope then
     makes it large, as the sine of an angle does before a division by the angle."""
@@ -89,7 +94,7 @@ def _made_small(position: int, slope: float, crossings: Sequence[Crossing]) -> f
             if below not in leading:
                 continue
             leading.add(at)
-            handed = (crossing.into[edge] if edge < len(crossing.into) else None) or 0.0
+            handed = _norm(crossing, edge)
             came = crossing.out or 0.0
             if math.isfinite(came) and 0.0 < handed * slope <= _UNDOES * came:
                 largest = max(largest, came)
@@ -102,13 +107,13 @@ def _reached(position: int, edge: int, crossings: Sequence[Crossing]) -> dict[in
     first = crossings[position]
     found: dict[int, float] = {}
     if edge in first.leaves:
-        found[first.leaves[edge]] = first.into[edge] or 0.0
+        found[first.leaves[edge]] = _norm(first, edge)
     waiting = [below for at, below in _handed_on(first, crossings) if at == edge]
     seen = set(waiting)
     while waiting:
         crossing = crossings[waiting.pop()]
         for at, leaf in crossing.leaves.items():
-            norm = (crossing.into[at] if at < len(crossing.into) else None) or 0.0
+            norm = _norm(crossing, at)
             if math.isfinite(norm):
                 found[leaf] = max(norm, found.get(leaf, 0.0))
         new = [below for _, below in _handed_on(crossing, crossings) if below not in seen]
@@ -121,7 +126,7 @@ def _handed_on(crossing: Crossing, crossings: Sequence[Crossing]) -> Iterator[tu
     """The inputs of a node, and the crossings below that take what it handed on. Where one takes
     far less, that has cancelled with what others handed to it (x[i] - x[j], at i = j)."""
     for at, below in crossing.below.items():
-        handed = (crossing.into[at] if at < len(crossing.into) else None) or 0.0
+        handed = _norm(crossing, at)
         taken = crossings[below].out
         if taken is None or _CANCELS * taken >= handed:
             yield at, below
