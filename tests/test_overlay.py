@@ -145,7 +145,12 @@ STEP = st.tuples(
 )
 
 
-def acts_as_the_disk_does(tmp_path_factory: pytest.TempPathFactory, steps: Any) -> None:
+@example([("a", "a", "a"), ("rename", "a", "d")])
+@settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(st.lists(STEP, min_size=1, max_size=8))
+def test_it_acts_as_the_disk_does(tmp_path_factory, steps):
     at = tmp_path_factory.mktemp("overlay").resolve()
     plain, seen = prepared(at / "plain"), prepared(at / "seen")
     expected = in_another_process(lambda: outcomes(steps, plain))
@@ -153,27 +158,6 @@ def acts_as_the_disk_does(tmp_path_factory: pytest.TempPathFactory, steps: Any) 
 
     assert through(seen, at / "scratch", lambda: outcomes(steps, seen)) == expected
     assert tree(seen) == before
-
-
-STEPS = st.lists(STEP, min_size=1, max_size=8)
-SLOWLY: Any = {
-    "deadline": None,
-    "suppress_health_check": [HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-}
-
-
-@example([("a", "a", "a"), ("rename", "a", "d")])
-@settings(max_examples=12, **SLOWLY)
-@given(STEPS)
-def test_it_acts_as_the_disk_does(tmp_path_factory, steps):
-    acts_as_the_disk_does(tmp_path_factory, steps)
-
-
-@pytest.mark.slow
-@settings(max_examples=400, **SLOWLY)
-@given(STEPS)
-def test_it_acts_as_the_disk_does_at_length(tmp_path_factory, steps):
-    acts_as_the_disk_does(tmp_path_factory, steps)
 
 
 def _saved() -> float:
