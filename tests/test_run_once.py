@@ -35,6 +35,13 @@ WRITES = {
     "own": "import os\nopen('own', 'w').close()\nos.remove('own')\nopen('log', 'a').write('one')",
     "database": "import sqlite3\nsqlite3.connect('log').execute('create table t (a)')",
     "hdf5": "import h5py\nwith h5py.File('log', 'a') as file: file[str(len(file))] = 1",
+    "scripted": "import torch, warnings\nwarnings.simplefilter('ignore')\n"
+    "torch.jit.script(torch.nn.Linear(2, 2)).save('log')\n"
+    "torch.jit.load('log')(torch.ones(1, 2))",
+    "profile": "import json, torch\nwith torch.profiler.profile() as seen: torch.ones(2).sum()\n"
+    "seen.export_chrome_trace('log')\njson.load(open('log'))",
+    "safetensors": "import torch\nfrom safetensors.torch import load_file, save_file\n"
+    "save_file({'w': torch.ones(3)}, 'log')\nassert load_file('log')['w'].sum() == 3",
     "processor": "import platform\nplatform._Processor.from_subprocess()",
 }
 ENDS = """
@@ -92,8 +99,7 @@ def first(report: Report) -> Fix:
 
 @pytest.mark.parametrize("name", WRITES)
 def test_what_is_written_is_written_once_and_is_no_hindrance(name, traced, tmp_path):
-    if name == "hdf5":
-        pytest.importorskip("h5py")
+    pytest.importorskip({"hdf5": "h5py"}.get(name, name if name == "safetensors" else "torch"))
     Path("program.py").write_text(f"{WRITES[name]}\n{BREAKS}")
     target = parse_target("program.py")
     seen = run(target, RunOptions(), silent=True)
@@ -104,6 +110,36 @@ def test_what_is_written_is_written_once_and_is_no_hindrance(name, traced, tmp_p
 
     assert len(again.steps) == 1 and not again.effects, again.ending
     assert disk() == once
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        "torch.save({}, '/no/where')",
+        "import warnings; warnings.simplefilter('ignore'); "
+        "torch.jit.script(torch.nn.ReLU()).save('/no/where')",
+    ],
+)
+def test_a_native_writer_that_fails_is_the_programs_affair(what, traced):
+    report = traced(f"{BREAKS.replace('0.0', '2.0')}\n{what}")
+
+    ending = report.trace.ending
+    assert (ending.kind, ending.location.line) == ("raised", 8)
+    assert "/no" in ending.detail
+
+
+def test_a_writer_whose_failure_the_program_expects_is_no_hindrance(traced):
+    fails = "import torch\ntry:\n    torch.save({}, '/no/where')\nexcept RuntimeError:\n    pass\n"
+
+    assert first(traced(fails + BREAKS)).verified
+
+
+def test_a_database_that_is_opened_by_an_address_is_written_once(traced):
+    opens = "import sqlite3\none = sqlite3.connect('file:log?mode=rwc', uri=True)\n"
+    report = traced(f"{opens}one.execute('create table t (a)')\n{BREAKS}")
+
+    verdict = first(report).verdict
+    assert isinstance(verdict, NotTried) and verdict.effect.what.endswith("log")
 
 
 def test_a_fix_is_verified_though_the_program_writes_and_makes_folders(traced):

@@ -10,7 +10,7 @@ from gradscope.facts import Finding
 
 PROGRAM = """
 import torch
-from torch.func import grad, jacrev, vmap
+from torch.func import grad, hessian, jacrev, vjp, vmap
 
 
 def f(x):
@@ -29,6 +29,8 @@ WAYS = {
     "vmap of grad": "x = x - vmap(grad(f))(x)",
     "grad": "x = x - grad(f)(x)",
     "jacrev": "x = x - jacrev(f)(x)",
+    "hessian": "x = x - hessian(f)(x).sum((2, 3))",
+    "vjp": "x = x - vjp(f, x)[1](torch.ones(()))[0]",
     "vmap of jacrev": "x = x - vmap(jacrev(f))(x)",
     "two vmaps": "x = x - vmap(vmap(grad(f)))(x)",
 }

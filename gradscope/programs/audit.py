@@ -9,6 +9,7 @@ import multiprocessing
 import os
 import pickle
 import platform
+import re
 import shlex
 import socket
 import stat
@@ -20,6 +21,7 @@ from contextlib import contextmanager, suppress
 from multiprocessing.process import BaseProcess
 from traceback import walk_stack
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from gradscope.facts import Effect, EffectKind
 from gradscope.programs.overlay import is_within
@@ -28,6 +30,7 @@ from gradscope.record.sites import file_in_torch, note_site, resolve
 _MOST = 2_000  # effects that are kept
 _LONGEST = 400  # characters of a command or a path
 OPENS_TO_WRITE = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+_ONLY_READ = re.compile(r"\bmode=(ro|memory)\b")  # of a database
 _OF_THE_SYSTEM = ("/proc/", "/sys/")
 # Python's own cache of compiled modules is nobody's effect.
 _importer: Any = sys.modules[importlib.machinery.SourceFileLoader.__module__]
@@ -119,6 +122,10 @@ class Effects:
 
         sys.addaudithook(heard)
 
+    def end(self) -> None:
+        """Nobody hears of what happens from now on."""
+        self._handlers.clear()
+
     @property
     def descriptors(self) -> tuple[int, ...]:
         """The file descriptors that are shared with processes which the program has forked."""
@@ -189,8 +196,11 @@ class Effects:
         name = _text(database)
         if name and name != ":memory:":
             self.has_database = True
-            if not name.startswith("file:"):
+            address = urlsplit(name)
+            if address.scheme != "file":
                 self.writes(name)
+            elif address.path != ":memory:" and not _ONLY_READ.search(address.query):
+                self.writes(unquote(address.path))
 
     def _connects(self, sock: socket.socket, address: Any) -> None:
         # `sendmsg` without an address goes where the socket has been connected to, as was told.

@@ -195,6 +195,15 @@ class Messenger:
         except BaseException:
             self._channel.close(ChildFault(traceback.format_exc()))
 
+    def let_go(self) -> None:
+        """All is told: what was seen of the program holds much of it, which is to end by itself."""
+        self.effects.end()
+        self.observation.forget()
+        self.observation, self._tape = Observation(each_op=False), None
+
+    def never_stop(self) -> None:
+        self.observation.never_stop()
+
     def before_fork(self) -> None:
         if self._snapshots is not None and not self.observation.context.is_experiment:
             self._snapshots.before_fork()
@@ -282,7 +291,7 @@ def _run(job: Job, channel: Channel, snapshots: Snapshots | None) -> int:
     observation = messenger.observation
     if hasattr(os, "register_at_fork"):
         # A process that the program forks has nobody to report to, and is not stopped.
-        os.register_at_fork(before=messenger.before_fork, after_in_child=observation.never_stop)
+        os.register_at_fork(before=messenger.before_fork, after_in_child=messenger.never_stop)
     _tell_of_sudden_exits(messenger)
     conditions = job.options.conditions
     try:
@@ -308,9 +317,12 @@ def _run(job: Job, channel: Channel, snapshots: Snapshots | None) -> int:
             code = _told(error, job, messenger, channel)
         tell_hook(error)
         return code
-    with undisturbed():
-        messenger.end(Ending("finished"))
-    return 0
+    else:
+        with undisturbed():
+            messenger.end(Ending("finished"))
+        return 0
+    finally:
+        messenger.let_go()
 
 
 def _told(error: BaseException, job: Job, messenger: Messenger, channel: Channel) -> int:

@@ -102,7 +102,14 @@ def trimmed(error: BaseException) -> str:
 
 def tell_hook(error: BaseException) -> None:
     """The program may have a hook of its own for exceptions: it is called as Python would, with
-    the frames that are there without us. Python's own hook prints those of the exception."""
+    the frames that are there without us. Python's own hook prints those of the exception. What the
+    frames hold stays until the end, as with Python."""
+    if not isinstance(error, SystemExit):
+        sys.last_type, sys.last_value, sys.last_traceback = (
+            type(error),
+            error,
+            _without_ours(error.__traceback__),
+        )
     if sys.excepthook is not sys.__excepthook__ and isinstance(error, Exception):
         all_frames = error.__traceback__
         with suppress(Exception, SystemExit):

@@ -13,11 +13,31 @@ import torch
 from gradscope.record.stand_ins import leave_us_out, runs_ops
 
 Place = Callable[[Any], Any]  # where to write what the program calls so
+_Wanted = dict[str, Callable[[Any, Place, Place], None]]  # by module: what changes it
 
 
-def install(written: Place, read: Place = lambda path: path) -> None:
-    """Ask `written` and `read` for each file's place before it is opened. Not undone: this process
-    runs one program."""
+class _Places:
+    """Where files are now: a copy of the program has what was put around its writers before."""
+
+    is_asked = False
+    written: Place = staticmethod(lambda path: path)
+    read: Place = staticmethod(lambda path: path)
+
+
+def install(now_written: Place, now_read: Place = lambda path: path) -> None:
+    """Ask these for each file's place before it is opened. Not undone: this process runs one
+    program."""
+    _Places.written, _Places.read = staticmethod(now_written), staticmethod(now_read)
+    if _Places.is_asked:
+        return
+    _Places.is_asked = True
+
+    def written(path: Any) -> Any:
+        return _Places.written(path)
+
+    def read(path: Any) -> Any:
+        return _Places.read(path)
+
     library: Any = torch._C
     for owner, name, number, place in (
         (library, "PyTorchFileWriter", 0, written),  # torch.save
@@ -42,10 +62,7 @@ def install(written: Place, read: Place = lambda path: path) -> None:
         return from_file(place(filename), shared, *args, **kwargs)
 
     storage.from_file = staticmethod(mapped)
-    wanted: dict[str, Callable[[Any, Place, Place], None]] = {
-        "h5py.h5f": _place_hdf5,
-        "safetensors._safetensors_rust": _place_safetensors,
-    }
+    wanted: _Wanted = {"h5py.h5f": _place_hdf5, "safetensors._safetensors_rust": _place_safetensors}
     for name, put in wanted.items():
         if name in sys.modules:
             put(sys.modules[name], written, read)
@@ -56,9 +73,7 @@ class _Before:
     """Finds the modules that open files, so that each is changed once it is there and before
     anybody has it."""
 
-    def __init__(
-        self, wanted: dict[str, Callable[[Any, Place, Place], None]], *places: Place
-    ) -> None:
+    def __init__(self, wanted: _Wanted, *places: Place) -> None:
         self._wanted, self._places = wanted, places
 
     def find_spec(self, name: str, *rest: Any) -> Any:
@@ -94,8 +109,13 @@ def _place_hdf5(library: Any, written: Place, read: Place) -> None:
 
 
 def _place_safetensors(library: Any, written: Place, read: Place) -> None:
-    library.serialize_file = _placed(library.serialize_file, 1, written)
-    library.safe_open = _placed(library.safe_open, 0, read)
+    package = [one for name, one in sys.modules.items() if name.startswith("safetensors.")]
+    for name, number, place in (("serialize_file", 1, written), ("safe_open", 0, read)):
+        original = getattr(library, name)
+        placed = _placed(original, number, place)
+        for module in (library, sys.modules.get("safetensors"), *package):
+            if vars(module).get(name) is original:
+                setattr(module, name, placed)
 
 
 def _placed(original: Callable[..., Any], number: int, place: Place) -> Callable[..., Any]:

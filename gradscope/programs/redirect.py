@@ -107,8 +107,17 @@ class _Redirected:
         yield os.link, _unless_own_work(os.link, partial(self._link, os.link))
 
     def place(self, of: Callable[[str], str]) -> _Any:
-        """Where a native reader or writer finds a file; `of` is the overlay's `read` or `write`."""
-        return _unless_own_work(lambda path: path, lambda path: of(self._resolved(path)))
+        """Where a native reader or writer finds a file; `of` is the overlay's `read` or `write`.
+        Where there can be none, it fails in its own way."""
+
+        def placed(path: Any) -> str:
+            full = self._resolved(path)
+            try:
+                return of(full)
+            except OSError:
+                return self._overlay.copy_of(full)
+
+        return _unless_own_work(lambda path: path, placed)
 
     def _open(self, original: _Any) -> _Any:
         @wraps(original)

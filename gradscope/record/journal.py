@@ -79,14 +79,19 @@ class Journal:
         return self.generations[-1]
 
     def call_of(self, seq: int) -> Note | None:
-        """The call that made the node of that number. Each of the transforms around it has made one
-        of its own before the op itself did, which alone was noted."""
+        """The call that made the node of that number."""
+        number = self.noted(seq)
+        return next(
+            (calls[number] for calls in reversed(self.generations) if number in calls), None
+        )
+
+    def noted(self, seq: int) -> int:
+        """The number under which the call was noted that made the node of that one. Each of the
+        transforms around it has made one of its own before the op itself did, which alone was."""
         for number in range(seq, seq + self.transforms + 1):
-            for calls in reversed(self.generations):
-                found: Note | None = calls.get(number)
-                if found is not None:
-                    return found
-        return None
+            if any(number in calls for calls in self.generations):
+                return number
+        return seq
 
     def add(self, raw: Raw) -> Raw | None:
         """Keep an event; None once the run has more than anybody could read."""

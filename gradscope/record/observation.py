@@ -364,6 +364,13 @@ class Observation:
         self.ran = other.ran.first(steps)
         self.context.step = steps
 
+    def forget(self) -> None:
+        """All is told: let go of what the program holds. Somebody may go on holding what stood in
+        for a function of torch's, as Dynamo does where it was imported meanwhile."""
+        for one in (self.ops, self.sizes, self.context, self):
+            if one is not None:
+                vars(one).clear()
+
     @property
     def _ops_so_far(self) -> int:
         return self.ops.mode.ops if self.ops is not None else 0

@@ -57,7 +57,9 @@ class BackwardPass:
     def _note_asked(self, args: Any) -> None:
         """No step is a pass that is differentiated again, that hands out the gradients of what is
         no leaf, or many at once."""
-        functional = torch._C._are_functorch_transforms_active()
+        functional = torch._C._are_functorch_transforms_active() or any(
+            map(_is_wrapped, self.outputs)  # of `torch.func.vjp`, which is over by then
+        )
         self.create_graph = bool(args[2]) and not functional if len(args) > 2 else False
         self.inputs = (args[3] if len(args) > 3 else ()) or ()
         tensors = tuple(one for one in self.inputs if _is_tensor(one))
@@ -118,6 +120,12 @@ class Passed(NamedTuple):
     loss: float
     made_until: int
     updates: Sequence[tuple[int, int]]
+
+
+def _is_wrapped(value: object) -> bool:
+    return isinstance(value, torch.Tensor) and bool(
+        torch._C._functorch.is_functorch_wrapped_tensor(value)
+    )
 
 
 def _is_tensor(value: object) -> bool:

@@ -167,6 +167,7 @@ class Batches:
     def fetch(self) -> None:
         """The program is over: what its workers are at is for the steps that follow."""
         iterator, until = self._last, time.monotonic() + _AHEAD
+        self._last = None
         if iterator is None or not self.tapes or iterator._shutdown:
             return
         with suppress(Exception):
