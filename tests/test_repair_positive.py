@@ -1,7 +1,7 @@
 """A parameter that has to be positive is learnt as its logarithm, in the program's own spelling."""
 
 import pytest
-from corpus import finding_of
+from corpus import diagnosed_text, finding_of
 
 from gradscope.facts import Location
 from gradscope.facts import requests as ask
@@ -80,3 +80,45 @@ def test_a_leaf():
 )
 def test_nothing_is_renamed_that_is_written_to_elsewhere(more):
     assert repaired(MODULE.format(start="torch.ones(3)", more=more), "net.scale") is None
+
+
+DENSITY = """import torch
+
+sigma = torch.nn.Parameter(torch.tensor([0.5, 1.0]))
+opt = torch.optim.SGD([sigma], lr=0.5)
+for step in range(3):
+    shares = torch.full((3, 2), 0.5) / (sigma * 2.5)
+    loss = -torch.log(shares.sum(-1)).mean()
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+    print(sigma.data.min().item())
+"""
+
+
+def test_a_factor_of_what_the_logarithm_is_taken_of(tmp_path):
+    found = diagnosed_text(DENSITY, tmp_path, verify=True).findings[0]
+
+    assert found.location.line == 7
+    assert "where `sigma` is" in found.why
+    leading = found.fixes[0]
+    assert leading.kind == "init" and leading.verified
+    assert "log_sigma.exp().data.min()" in leading.patch
+
+
+@pytest.mark.parametrize(
+    "other",
+    ["sigma * torch.tensor([1.0, -1.0])", "sigma - 2 * sigma.detach()", "sigma.sin() - 1"],
+)
+def test_a_parameter_that_is_not_alone_or_not_negative_is_not_named(other, tmp_path):
+    text = f"sigma = torch.nn.Parameter(torch.ones(2))\nloss = torch.log({other}).sum()"
+    report = diagnosed_text(f"import torch\n{text}\nloss.backward()\n", tmp_path)
+
+    assert report.trace.events[0].negative_by is None
+
+
+@pytest.mark.parametrize(
+    "write", ["scale.data[0] = 1.0", "scale.data.clamp_(0.1)", "scale.data += 1", "scale.data = x"]
+)
+def test_what_writes_to_its_data_stands_in_the_way(write):
+    assert repaired(f"{LEAF}x = torch.ones(2)\n{write}\n", "scale") is None

@@ -143,10 +143,11 @@ def _positive(edge: Edge | None, event: Event, *_: object) -> Fixes:
 
 def _logarithm(edge: Edge | None, event: Event, *_: object) -> Fixes:
     """The logarithm of a parameter that training has brought below 0."""
-    given = event.operand(edge.argument) if edge is not None else None
-    if edge is None or given is None or edge.cure.margin not in (Margin.LOG, Margin.ROOT):
+    if edge is None or edge.cure.margin not in (Margin.LOG, Margin.ROOT):
         return ()
-    return tuple(as_logarithm(given))
+    if event.negative_by is not None:  # from the start it is no scale
+        return tuple(as_logarithm(event.negative_by)) if event.step else ()
+    return tuple(as_logarithm(event.operand(edge.argument)))
 
 
 def as_logarithm(given: Operand | None) -> Iterator[Fix]:
@@ -156,7 +157,8 @@ def as_logarithm(given: Operand | None) -> Iterator[Fix]:
     if given.held_as in ("parameter", "leaf") and given.requires_grad and given.name:
         title = proposals.LOGARITHM.format(name=given.name)
         request = ask.LearnLogarithm(given.name)
-        yield Fix("init", title, "unsafe", "log_scale.exp()", request=request)
+        code = f"log_{given.name.rpartition('.')[2]}.exp()"
+        yield Fix("init", title, "unsafe", code, request=request)
 
 
 def kept_inside(

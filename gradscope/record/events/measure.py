@@ -14,6 +14,7 @@ from gradscope.record.census import Places, census, not_finite, places, plainly,
 from gradscope.record.context import RunContext
 from gradscope.record.events.masks import gradient_in
 from gradscope.record.events.provenance import storage_key
+from gradscope.record.events.signs import is_negative, negative_parameter
 from gradscope.record.finite import batch_dims, numbers, unwrapped, value_at
 from gradscope.record.graph import node_name
 from gradscope.record.journal import Raw
@@ -124,9 +125,19 @@ def describe(
             if _is_scalar(value)
         ),
         ancestry=_ancestry(above, context),
+        negative_by=_negative_by(raw, op, above, context),
     )
     if raw.node is not None:
         _describe_saved(raw, shape, context, op.running)
+
+
+def _negative_by(raw: Raw, op: OpRun, above: list[Any], context: RunContext) -> Operand | None:
+    """The parameter that makes the op's only operand negative."""
+    inputs = op.inputs()
+    if raw.node is not None or len(inputs) != 1 or not is_negative(inputs[0][1]):
+        return None
+    found = negative_parameter(above[0], context)
+    return operand("self", found, context, frame=sys._getframe()) if found is not None else None
 
 
 def _is_scalar(value: object) -> bool:

@@ -87,10 +87,7 @@ def _read(culprit: Culprit, node: ast.expr, name: str) -> Edit | None:
     """A read of the parameter: its exponential, or the parameter itself for the optimizer."""
     above = culprit.source.parents[node]
     is_leaf = isinstance(above, ast.Attribute) and above.attr in _OF_THE_LEAF
-    writes = isinstance(above, ast.Attribute) and above.attr.endswith("_")
-    if not isinstance(getattr(node, "ctx", None), ast.Load) or writes:
-        return None
-    if isinstance(above, ast.Attribute) and above.attr == "data":
+    if _is_written(culprit, node):
         return None
     text = _renamed(culprit, node, name)
     if is_leaf or _is_listed(culprit, node):
@@ -101,6 +98,21 @@ def _read(culprit: Culprit, node: ast.expr, name: str) -> Edit | None:
         if found.positional == (node,) and not found.keywords:
             return culprit.replace(whole, text)
     return culprit.replace(node, f"{text}.exp()")
+
+
+def _is_written(culprit: Culprit, node: ast.AST) -> bool:
+    """Whether it, a part of it or its `.data` is assigned to or changed in place."""
+    while isinstance(node, ast.Name | ast.Attribute | ast.Subscript):
+        if not isinstance(node.ctx, ast.Load):
+            return True
+        above = culprit.source.parents[node]
+        if isinstance(above, ast.Attribute) and above.attr.endswith("_"):
+            return True
+        is_part = isinstance(above, ast.Subscript) and above.value is node
+        if not is_part and getattr(above, "attr", "") != "data":
+            return False
+        node = above
+    return True
 
 
 def _is_listed(culprit: Culprit, node: ast.expr) -> bool:

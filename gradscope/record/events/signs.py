@@ -1,0 +1,60 @@
+"""Which parameter makes a value negative, where one alone does: the way up the autograd graph through
+products, quotients and sums, as long as nothing else that they take is negative."""
+
+from typing import Any
+
+import torch
+
+from gradscope.ops.traits import Trait, has
+from gradscope.record.context import RunContext
+from gradscope.record.finite import numbers
+from gradscope.record.graph import node_name
+
+_LEVELS = 12  # nodes: a density is a few factors
+
+
+def negative_parameter(node: Any, context: RunContext) -> torch.Tensor | None:
+    """The parameter by whose sign what the node gave has negative elements; None where there may be
+    others, or where autograd has not saved the factors."""
+    for _ in range(_LEVELS):
+        variable = getattr(node, "variable", None)
+        if isinstance(variable, torch.Tensor):
+            return variable if is_negative(variable) else None
+        if node is None:
+            return None
+        node = _negative_input(node, context)
+    return None
+
+
+def _negative_input(node: Any, context: RunContext) -> Any:
+    """The node that alone can have made the result of this one negative."""
+    above = [one for one, _ in node.next_functions if one is not None]
+    name = node_name(node)
+    if has(name, Trait.MULTIPLIES | Trait.DIVIDES) and hasattr(type(node), "_saved_other"):
+        factors = zip(
+            (_saved(node, "self"), _saved(node, "other")), node.next_functions, strict=True
+        )
+        return _only([one for value, (one, _) in factors if value is None or is_negative(value)])
+    if has(name, Trait.SUMS | Trait.ADDS) and not has(name, Trait.SUBTRACTS):
+        return _only([one for one in above if not has(node_name(one), Trait.POSITIVE)])
+    call = context.call(node)
+    moves = call is not None and (call.view or has(call.op, Trait.COPIES | Trait.CHOOSES))
+    return _only(above) if moves else None
+
+
+def _saved(node: Any, role: str) -> torch.Tensor | None:
+    try:
+        value = getattr(node, f"_saved_{role}", None)
+    except RuntimeError:  # freed by a backward
+        return None
+    return value if isinstance(value, torch.Tensor) else None
+
+
+def is_negative(value: torch.Tensor) -> bool:
+    """Whether an element is; of complex numbers none is."""
+    seen = numbers(value)
+    return seen is not None and bool((seen < 0).any())
+
+
+def _only(nodes: list[Any]) -> Any:
+    return nodes[0] if len(nodes) == 1 else None
