@@ -1,5 +1,5 @@
-"""Which parameter makes a value negative, where one alone does: the way up the autograd graph through
-products, quotients and sums, as long as nothing else that they take is negative."""
+"""Which parameter makes a value negative, where one alone does: the way up the autograd graph,
+through products, quotients and sums, as long as nothing else that they take is negative."""
 
 from typing import Any
 
