@@ -75,6 +75,8 @@ EXPRESSIONS = [
     ("pow", forms.SQRT_VAR, lambda: X.var(0) ** 0.5),
     ("sqrt", forms.HAND_NORM, lambda: X.square().sum(-1).sqrt()),
     ("sqrt", forms.HAND_NORM, lambda: (X * X).sum(-1).sqrt()),
+    ("sqrt", forms.ABSOLUTE, lambda: (X * X).sqrt()),
+    ("pow", forms.ABSOLUTE, lambda: X.square() ** 0.5),
     ("sqrt", forms.HAND_RMS, lambda: X.square().mean(-1).sqrt()),
     ("div", forms.NORMALIZE, lambda: X / X.norm(dim=-1, keepdim=True)),
     ("div", forms.NORMALIZE, lambda: X / X.square().sum(-1, keepdim=True).sqrt()),
@@ -136,12 +138,14 @@ STABLE = [
     (forms.SOFTMAX_BY_HAND, lambda x: x.exp() / x.exp().sum(-1, keepdim=True)),
     (forms.SQRT_VAR, lambda x: x.var(-1).sqrt()),
     (forms.HAND_NORM, lambda x: x.square().sum(-1).sqrt()),
+    (forms.ABSOLUTE, lambda x: x.square().sqrt()),
     (forms.HAND_RMS, lambda x: x.square().mean(-1).sqrt()),
     (forms.NORMALIZE, lambda x: x / x.norm(dim=-1, keepdim=True)),
 ]
 HARSH = {
     forms.SQRT_VAR: [1.0, 1.0, 1.0],
     forms.HAND_NORM: [0.0, 0.0, 0.0],
+    forms.ABSOLUTE: [0.0, 1.0],
     forms.HAND_RMS: [0.0, 0.0, 0.0],
     forms.NORMALIZE: [0.0, 0.0, 0.0],
 }

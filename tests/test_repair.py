@@ -299,6 +299,8 @@ STABLE = [
      "torch.linalg.vector_norm(z, dim=0, keepdim=True)"),
     ("z.square().sum((0, 1)).pow(0.5)", "z.square().sum((0, 1)).pow(0.5)", "pow",
      "torch.linalg.vector_norm(z, dim=(0, 1))"),
+    ("((z - 1) ** 2).sqrt()", "((z - 1) ** 2).sqrt()", "sqrt", "(z - 1).abs()"),
+    ("torch.sqrt(z * z)", "torch.sqrt(z * z)", "sqrt", "z.abs()"),
 ]  # fmt: skip
 
 

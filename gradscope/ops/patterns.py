@@ -99,6 +99,12 @@ HAND_NORM = Pattern(
     "torch.linalg.vector_norm({x}, dim={dim})",
     "the root has an infinite slope at 0; PyTorch's norm gives the subgradient 0 there",
 )
+ABSOLUTE = Pattern(
+    "absolute",
+    "sqrt(x ** 2)",
+    "{x}.abs()",
+    "the root has an infinite slope at 0; PyTorch's abs gives the subgradient 0 there",
+)
 HAND_RMS = Pattern(
     "root-mean-square",
     "sqrt((x ** 2).mean())",
@@ -164,6 +170,7 @@ PATTERNS: tuple[tuple[Tree, Pattern], ...] = (
     (_op("sqrt pow", _op("var")), SQRT_VAR),
     *((norm, HAND_NORM) for norm in _HAND_NORMS),
     *((mean, HAND_RMS) for mean in _HAND_RMS),
+    *((_op("sqrt pow", square), ABSOLUTE) for square in _SQUARES),
 )
 
 # What an op feeds, where it is the culprit itself: `exp` that overflows under a log.

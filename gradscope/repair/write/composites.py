@@ -192,10 +192,13 @@ def _x_log_x(read: Reading, node: ast.expr) -> str | None:
 
 
 def _norm(read: Reading, node: ast.expr) -> str | None:
-    """sqrt((z ** 2).sum(dim)), whose slope at 0 is infinite; that of PyTorch's norm is 0."""
+    """sqrt(z ** 2) and sqrt((z ** 2).sum(dim)), whose slope at 0 is infinite; that of `abs` and of
+    PyTorch's norm is 0."""
     inner = read.argument(node, "sqrt")
     if (power := read.op(node, "pow")) and read.number(power.positional[-1]) == 0.5:
         inner = power.positional[0]
+    if inner is not None and (single := read.squared(inner)) is not None:
+        return f"{atom(read.text(single))}.abs()"
     found = inner is not None and read.op(inner, "sum")
     squared = found and read.squared(found.positional[0])
     dim = read.dim(found) if found else None

@@ -155,10 +155,10 @@ def _mechanism(event: Event, edge: Edge | None) -> str:
     if one is not None and one.min is not None and one.numel > 1:
         low, high = phrases.number(one.min), phrases.number(one.max)
         text = f"{text} {phrases.name(one, 'Its operand')} ranges from {low} to {high}."
-    if (by := event.negative_by) is not None and by.min is not None:
-        is_one = by.numel == 1
+    if (negative := event.negative_by) is not None and negative.min is not None:
+        is_one = negative.numel == 1
         where, whose = ("because", "") if is_one else ("where", ", whose smallest element is")
-        name, lowest = phrases.name(by, "a parameter"), phrases.number(by.min)
+        name, lowest = phrases.name(negative, "a parameter"), phrases.number(negative.min)
         text = f"{text} It is negative {where} {name} is{whose} {lowest}."
     elif (made := evidence.made_by(event, role)) is not None:
         by = phrases.call(made, event.blame)
