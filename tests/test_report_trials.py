@@ -143,6 +143,13 @@ def test_effects_are_told_in_one_order():
     )
 
 
+def test_gradients_that_differ_by_rounding_alone_are_no_move():
+    effects = Effects(loss=(float("nan"), 0.49), moves=(GradientMove("x", 1e-7),))
+    assert trials.sentence(fix(Verified(effects))) == (
+        "loss NaN -> 0.49, finite gradients differ by rounding"
+    )
+
+
 def test_a_form_that_is_right_in_float64_alone_is_told_with_what_float64_gives():
     effects = Effects(loss=(float("nan"), 0.49), truth=Truth(0.5, 2.0, is_met=True, rounds=True))
     assert trials.sentence(fix(Verified(effects))).endswith(

@@ -10,6 +10,8 @@ from gradscope.dataclass import dataclass
 from gradscope.facts.effects import Effect
 from gradscope.facts.events import Symptom
 
+ROUNDING = 2.0**-20  # of the largest element: a sum of a few float32 terms in another order
+
 
 @dataclass(frozen=True, slots=True)
 class Cause:
@@ -22,10 +24,12 @@ class Cause:
 
 @dataclass(frozen=True, slots=True)
 class LossMove:
-    """The loss of a step, finite in both runs, differs by `amount`."""
+    """The loss of a step, finite in both runs, differs by `amount`: a patch that claims to keep it
+    is told any, so that none counts as rounding."""
 
     step: int
     amount: float
+    is_rounding = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +39,11 @@ class GradientMove:
 
     name: str
     share: float | None
+
+    @property
+    def is_rounding(self) -> bool:
+        """Whether a sum of a few float32 terms moves as much by another order."""
+        return self.share is not None and self.share <= ROUNDING
 
 
 Move = LossMove | GradientMove

@@ -3,9 +3,8 @@
 import math
 from collections.abc import Iterator
 
-from gradscope.facts import Gradient, GradientMove, LossMove, Move, Trace, Unchanged
+from gradscope.facts import ROUNDING, Gradient, GradientMove, LossMove, Move, Trace, Unchanged
 
-ROUNDING = 2.0**-20  # of the largest element: a sum of a few float32 terms in another order
 BETWEEN = 5e-324  # gradients that differ, but not at the elements that were sampled
 
 

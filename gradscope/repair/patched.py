@@ -10,8 +10,7 @@ from os.path import realpath
 from symtable import symtable
 
 from gradscope.dataclass import dataclass
-from gradscope.facts import Edit, Fix, GradientMove, Location, Move, Verdict, Verified
-from gradscope.repair.differences import ROUNDING
+from gradscope.facts import Edit, Fix, Location, Verdict, Verified
 from gradscope.repair.write.culprit import Candidate, Culprit
 from gradscope.repair.write.propose import candidates
 from gradscope.repair.write.splice import edits_between, spliced, unified, without_first
@@ -117,12 +116,8 @@ class Patched:
         if not self.is_form or not isinstance(verdict, Verified):
             return False
         effects = verdict.effects
-        moves = [one for one in effects.moves if not _is_rounding(one)]
+        moves = [one for one in effects.moves if not one.is_rounding]
         return not moves or (effects.truth is not None and effects.truth.is_met)
-
-
-def _is_rounding(move: Move) -> bool:
-    return isinstance(move, GradientMove) and (move.share or 1.0) <= ROUNDING
 
 
 def patched(culprit: Culprit, candidate: Candidate) -> Patched | None:

@@ -183,6 +183,8 @@ def _move(move: verdicts.Move) -> str:
         case verdicts.LossMove(step, amount):
             return f"the loss of step {step} moves by {text_of(amount, 3)}"
         case verdicts.GradientMove(name, share):
+            if move.is_rounding:
+                return "finite gradients differ by rounding"
             by = "" if share is None else f" by {text_of(share, 3)} of its largest"
             return f"finite gradients move, `{name}` most{by}"
 
