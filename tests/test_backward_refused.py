@@ -513,6 +513,11 @@ CUT = {
         - torch.tensor(losses).mean().backward()  # <-
         + torch.stack(losses).mean().backward()  # <-
     """,
+    "tensor of losses that return more": """
+        losses = [F.nll_loss(torch.log_softmax(net(x) * y.new_ones(1, 2), 1), torch.zeros(6, dtype=torch.long)) for _ in range(3)]
+        - torch.tensor(losses).mean().backward()  # <-
+        + torch.stack(losses).mean().backward()  # <-
+    """,
     "tensor of numbers": """
         losses = []
         for _ in range(3):

@@ -11,7 +11,7 @@ from gradscope.dataclass import dataclass
 from gradscope.facts.events import Leap
 from gradscope.facts.functions import OwnBackward
 from gradscope.facts.places import Call, Location
-from gradscope.facts.usage import ModeKept, Usage
+from gradscope.facts.usage import ModeKept, Reload, Usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,6 +316,7 @@ class Magnitudes:
     swelling: Growth | None = None
     own_backwards: tuple[OwnBackward, ...] = ()  # of modules, that nobody called
     modes: tuple[ModeKept, ...] = ()  # that models were left in
+    reloads: tuple[Reload, ...] = ()  # of states that are no copies
     depth: Depth | None = None  # of the last step whose forward pass was watched
 
     def joined(self, others: Iterable[Magnitudes]) -> Magnitudes:

@@ -105,6 +105,19 @@ class ModeKept:
 
 
 @dataclass(frozen=True, slots=True)
+class Reload:
+    """A state of the module `model` that was loaded into it before pass `step`, and is its own
+    parameters, `passes` older: it was taken at `taken_at`, and is no copy."""
+
+    model: str
+    parameters: int
+    passes: int
+    step: int
+    taken_at: Location | None = None
+    loaded_at: Location | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Holder:
     """A module in sight: the expression that reaches it, and those of the leaves in it that had a
     gradient. The optimizer holds `held` of the `of` parameters in it. `bare`: it is no module, and

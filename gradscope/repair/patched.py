@@ -121,14 +121,15 @@ class Patched:
 
 
 def patched(culprit: Culprit, candidate: Candidate) -> Patched | None:
-    """The candidate applied; None where the result is no Python, or nothing changed."""
+    """The candidate applied; None where its edits overlap, the result is no Python, or nothing
+    changed."""
     files = dict.fromkeys((culprit.source.file, *(edit.file for edit in candidate.edits)))
     written = []
     for file in files:
         is_own = file == culprit.source.file
         source = culprit.source if is_own else read(file, culprit.texts)
-        text = spliced(source, (edit for edit in candidate.edits if edit.file == file))
         try:
+            text = spliced(source, (edit for edit in candidate.edits if edit.file == file))
             symtable(text, file, "exec")  # as the compiler reads it, and half as long as a tree
         except (SyntaxError, ValueError, RecursionError):
             return None

@@ -117,6 +117,10 @@ class SetMode(Request):
     kept: ModeKept
 
 
+class CopyState(Request):
+    """Keep a copy of a module's state, where references to its parameters are kept."""
+
+
 class ClipNorm(Request):
     """Clip the total gradient norm before each step, to `max_norm` where a healthy one is known."""
 

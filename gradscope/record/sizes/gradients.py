@@ -35,6 +35,7 @@ from gradscope.record.sizes.leaps import Leaps
 from gradscope.record.sizes.leaves import Leaves, norms_of
 from gradscope.record.sizes.module_use import OwnBackwards, TrainingModes
 from gradscope.record.sizes.reduction import summed
+from gradscope.record.sizes.reloads import Reloads
 from gradscope.record.sizes.surges import Surges
 from gradscope.record.sizes.updates import Updates
 
@@ -82,6 +83,7 @@ class Sizes:
         self._stack = ExitStack()
         self._own_backwards = OwnBackwards(self._stack, names)
         self._modes = TrainingModes(context)
+        self._reloads = Reloads(context)
         self._not_checked: tuple[NotChecked, ...] = ()
 
     def begin(self, stack: ExitStack, thread: int, dispatch: Dispatch) -> None:
@@ -90,6 +92,7 @@ class Sizes:
         self._clipping.install(stack, thread)
         self.usages.install(stack, thread)
         self._modes.install(stack, thread)
+        self._reloads.install(stack, thread)
         self.leaves.allow_swaps(stack)
         self.inspection.begin(dispatch)
 
@@ -388,5 +391,6 @@ class Sizes:
             swelling=self._growths.swelling,
             own_backwards=self._own_backwards.facts(),
             modes=self._modes.facts(self.updates.trained.keys(), self.names.modules),
+            reloads=self._reloads.facts(),
             depth=self._depth,
         )

@@ -29,7 +29,8 @@ class Readouts:
         self._live: dict[tuple[int, float], int] = {}
 
     def note(self, out: Any, live: int) -> None:
-        key = _key(out)
+        """Of several results the first: the others are statistics, as the weights of `nll_loss`."""
+        key = _key(out[0] if isinstance(out, tuple) and out else out)
         if key is not None:
             self._live[key] = live
 

@@ -119,6 +119,7 @@ BY_FIELDS: Mapping[type[ask.Request], Callable[[Culprit, Any], Ways]] = {
     ask.DivideLoss: stepping.divided,
     ask.AverageOnce: stepping.averaged_once,
     ask.SetMode: training.set_mode,
+    ask.CopyState: training.copied,
     ask.StepAfterBackward: cycles.stepped,
     ask.ClearAfterStep: cycles.cleared_late,
     ask.StepWhereCleared: cycles.stepped_late,

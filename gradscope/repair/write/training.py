@@ -190,6 +190,21 @@ def set_mode(culprit: Culprit, request: ask.SetMode) -> Ways:
     yield edits
 
 
+def copied(culprit: Culprit, request: ask.CopyState) -> Ways:
+    """`copy.deepcopy(net.state_dict())`, or clones where the file does not import `copy`; in the
+    place of a copy of the dictionary alone."""
+    call = culprit.node
+    if not isinstance(call, ast.Call) or _method(call) != "state_dict":
+        return
+    of, whole = culprit.source.of, culprit.source.parents[culprit.source.parents[call]]
+    is_shallow = isinstance(whole, ast.Call) and _method(whole) == "copy" and not whole.args
+    deepcopy = culprit.names.spell("copy.deepcopy")
+    text = f"{{name: value.clone() for name, value in {of(call)}.items()}}"
+    if deepcopy is not None:
+        text = f"{deepcopy}({of(call)})"
+    yield (culprit.replace(whole if is_shallow and isinstance(whole, ast.expr) else call, text),)
+
+
 def _mode_set(
     culprit: Culprit, here: Sequence[Location], there: Sequence[Location], mode: str
 ) -> tuple[Edit, ...]:

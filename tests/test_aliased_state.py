@@ -1,0 +1,69 @@
+"""States that `state_dict()` gave, and that are loaded when training has gone on."""
+
+import pytest
+from corpus import diagnosed_text
+
+TRAINING = """import copy
+import torch
+
+net = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4), torch.nn.Linear(4, 1))
+other = copy.deepcopy(net)
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+
+
+def train(steps):
+    for _ in range(steps):
+        opt.zero_grad()
+        net(torch.randn(8, 3)).square().mean().backward()
+        opt.step()
+
+
+train(3)
+"""
+LOST = {
+    "at the end": "kept = net.state_dict()\ntrain(4)\nnet.load_state_dict(kept)\n",
+    "between": "kept = net.state_dict()\ntrain(4)\nnet.load_state_dict(kept)\ntrain(2)\n",
+    "in a checkpoint": "kept = {'net': net.state_dict()}\ntrain(4)\n"
+    "net.load_state_dict(kept['net'])\n",
+    "copied shallowly": "kept = net.state_dict().copy()\ntrain(4)\nnet.load_state_dict(kept)\n",
+    "of a part": "kept = net[0].state_dict()\ntrain(4)\nnet[0].load_state_dict(kept)\n",
+}
+RIGHT = {
+    "cloned": "kept = {k: v.clone() for k, v in net.state_dict().items()}\ntrain(4)\n"
+    "net.load_state_dict(kept)\n",
+    "deep copy": "kept = copy.deepcopy(net.state_dict())\ntrain(4)\nnet.load_state_dict(kept)\n",
+    "averaged in place": "for _ in range(3):\n    state = net.state_dict()\n"
+    "    for value in state.values():\n        value.mul_(1)\n"
+    "    net.load_state_dict(state)\n    train(2)\n",
+    "of another": "kept = net.state_dict()\ntrain(4)\nother.load_state_dict(kept)\n",
+    "in part another": "kept = net.state_dict()\ntrain(4)\nkept['0.weight'] = torch.ones(4, 3)\n"
+    "net.load_state_dict(kept)\n",
+    "saved": "import io\nfile = io.BytesIO()\ntorch.save(net.state_dict(), file)\ntrain(4)\n"
+    "file.seek(0)\nnet.load_state_dict(torch.load(file))\n",
+}
+
+
+@pytest.mark.parametrize("rest", LOST.values(), ids=LOST)
+def test_a_state_that_was_not_copied_is_told_and_repaired(rest, tmp_path):
+    (found,) = diagnosed_text(TRAINING + rest, tmp_path, verify=True).findings
+
+    assert found.rule == "GS413"
+    assert found.location.line == TRAINING.count("\n") + 1
+    assert found.fixes[0].verified
+    assert "copy.deepcopy(net" in found.fixes[0].patch
+    assert ".copy()" not in found.fixes[0].code
+
+
+@pytest.mark.parametrize("rest", RIGHT.values(), ids=RIGHT)
+def test_one_that_can_be_gone_back_to_is_not(rest, tmp_path):
+    assert not diagnosed_text(TRAINING + rest, tmp_path).findings
+
+
+def test_without_copy_in_the_file_the_values_are_cloned(tmp_path):
+    text = TRAINING.replace("import copy\n", "").replace("copy.deepcopy(net)", "net")
+    (found,) = diagnosed_text(text + LOST["between"], tmp_path, verify=True).findings
+
+    assert found.fixes[0].verified
+    assert (
+        "{name: value.clone() for name, value in net.state_dict().items()}" in found.fixes[0].code
+    )
