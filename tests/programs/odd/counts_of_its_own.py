@@ -26,7 +26,7 @@ class Functions(TorchFunctionMode):
         self.seen = Counter()
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
-        self.seen[resolve_name(func) or str(func)] += 1
+        self.seen[resolve_name(func) or func.__name__] += 1
         return func(*args, **(kwargs or {}))
 
 
@@ -35,7 +35,7 @@ class Counted(torch.Tensor):
 
     @classmethod
     def __torch_function__(cls, func, types, args=(), kwargs=None):
-        Counted.seen[resolve_name(func) or str(func)] += 1
+        Counted.seen[resolve_name(func) or func.__name__] += 1
         return super().__torch_function__(func, types, args, kwargs or {})
 
 
