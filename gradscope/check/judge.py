@@ -15,7 +15,6 @@ from gradscope.facts import Ending, NotChecked, Report, Trace, hindrance, plural
 from gradscope.programs import ChildFault, Function, Parts, Target
 from gradscope.programs.choose import choose
 from gradscope.programs.ranks import Ranks
-from gradscope.programs.run_options import SAMPLE
 from gradscope.report import trials
 from gradscope.rules import rule_filter
 
@@ -25,12 +24,13 @@ _NOT_IN_DTYPE = re.compile(
     r"|must have the same (data )?type|Unsupported dtype|but found|LAPACK",
     re.IGNORECASE,
 )
+_SAMPLE = 100  # steps of a program that tell how healthy it is
 _SILENCE = 10.0  # times its longest step, after which a program counts as hung
 
 
 def judge(case: Case) -> Report:
     """The report of one case, whatever becomes of its program."""
-    config = replace(case.config, steps=case.config.steps or SAMPLE, every_step=True)
+    config = replace(case.config, steps=case.config.steps or _SAMPLE, every_step=True)
     try:
         target = choose(config).target
         report = _traced(target, config, case)

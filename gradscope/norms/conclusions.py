@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import partial
 
 from gradscope.config import Config
@@ -14,7 +13,6 @@ from gradscope.norms.rows import joined
 from gradscope.pipeline import conclude, require_backward, untouched
 from gradscope.programs import RunOptions, Target, run
 from gradscope.programs.ranks import Ranks
-from gradscope.programs.run_options import SAMPLE
 from gradscope.report.closing import ended_by, rank_remarks
 from gradscope.report.status import Doing, Stages
 from gradscope.rules import RULES
@@ -39,7 +37,6 @@ def norms(
     """
     stages = stages or Stages()
     stages.begin(Doing.RUNNING)
-    config = replace(config, steps=config.steps or SAMPLE)
     run_options = RunOptions.configured(config, stdout_to_stderr=stdout_to_stderr)
     seen = run(
         target,

@@ -151,7 +151,6 @@ class RunOptions:
 
 
 DEFAULTS = RunOptions()
-SAMPLE = 100  # steps of a program that tell how healthy it is
 
 
 def _limit_memory(size: int) -> None:
