@@ -30,6 +30,10 @@ WRONG = [
      "p = net(x)\nloss = F.binary_cross_entropy_with_logits(p, hits)"),
     ("p = torch.softmax(net(x), 1)\nloss = F.nll_loss(p, y)\nbest = p.sum()",
      "p = torch.log_softmax(net(x), 1)\nloss = F.nll_loss(p, y)\nbest = p.exp().sum()"),
+    ("p = F.softmax(net(x), -1)\nloss = F.kl_div(p, hits.softmax(1), reduction='sum')",
+     "p = F.log_softmax(net(x), -1)\nloss = F.kl_div(p, hits.softmax(1), reduction='sum')"),
+    ("p = net(x).softmax(1)\nloss = nn.KLDivLoss()(p.view(-1), hits.softmax(1).view(-1))",
+     "p = net(x).log_softmax(1)\nloss = nn.KLDivLoss()(p.view(-1), hits.softmax(1).view(-1))"),
 ]  # fmt: skip
 RIGHT = [
     "F.cross_entropy(net(x), y)",
@@ -41,6 +45,9 @@ RIGHT = [
     "F.nll_loss(net(x).softmax(1).log(), y)",
     "F.binary_cross_entropy(net(x).sigmoid(), hits)",
     "F.kl_div(net(x).log_softmax(1), hits.softmax(1))",
+    "F.kl_div(net(x).log_softmax(1), hits.log_softmax(1), log_target=True)",
+    "F.kl_div(hits.log_softmax(1), net(x).softmax(1))",
+    "(hits.softmax(1) * net(x).softmax(1)).sum()",
     "F.cross_entropy(net(x).softmax(0), y)",  # weights over the samples
     "F.cross_entropy(net(x).softmax(1) / 0.05, y)",  # a temperature makes scores of it
     "F.cross_entropy(net(x).sigmoid() * 10 - 5, y)",
@@ -62,3 +69,19 @@ def test_probabilities_in_the_place_of_scores_are_told(tmp_path, lines, patched)
 @pytest.mark.parametrize("loss", RIGHT)
 def test_what_a_loss_takes_is_right(tmp_path, loss):
     assert diagnosed_text(f"{HEAD}loss = {loss}\nloss.backward()\n", tmp_path).findings == ()
+
+
+@pytest.mark.parametrize(
+    ("loss", "patched"),
+    [
+        ("F.kl_div(p, q, reduction='sum')", "F.kl_div(p, q, reduction='sum', log_target=True)"),
+        ("nn.KLDivLoss()(p, q)", "nn.KLDivLoss(log_target=True)(p, q)"),
+    ],
+)
+def test_a_target_of_log_probabilities_is_told(tmp_path, loss, patched):
+    text = f"{HEAD}p, q = F.log_softmax(net(x), 1), F.log_softmax(hits, 1)\nloss = {loss}\n"
+    (found,) = diagnosed_text(f"{text}loss.backward()\n", tmp_path, verify=True).findings
+
+    assert (found.rule, found.location.line) == ("GS203", 10)
+    assert found.fixes[0].verified
+    assert f"+loss = {patched}\n" in found.fixes[0].patch

@@ -1,6 +1,9 @@
 """Losses that take raw scores, or log-probabilities, and are given probabilities."""
 
+from dataclasses import replace
 from typing import Any
+
+import torch
 
 from gradscope.facts import Scores
 from gradscope.record.context import RunContext
@@ -10,10 +13,12 @@ from gradscope.record.passes import BackwardPass
 _MOST = 8  # places
 _FARTHEST = 4  # views between the two
 _LIKELIHOODS = ("NllLossBackward0", "NllLoss2DBackward0")
+_DIVERGENCE = "MulBackward0"  # target times input, in `kl_div`, which is no op of its own
 _MADE_BY = {
     "LogSoftmaxBackward0": "SoftmaxBackward0",
     "BinaryCrossEntropyWithLogitsBackward0": "SigmoidBackward0",
-} | dict.fromkeys(_LIKELIHOODS, "SoftmaxBackward0")
+} | dict.fromkeys((*_LIKELIHOODS, _DIVERGENCE), "SoftmaxBackward0")
+_KL_DIV = torch.nn.functional.kl_div.__code__
 
 
 class GivenScores:
@@ -31,24 +36,32 @@ class GivenScores:
         for node in one.above if len(self._kept) < _MOST else ():
             name = type(node).__name__
             wanted = _MADE_BY.get(name)
-            made = self._maker(node) if wanted is not None else None
-            if made is None:
+            is_divergence = name == _DIVERGENCE and self._is_in_kl_div(node)
+            if wanted is None or (name == _DIVERGENCE and not is_divergence):
                 continue
-            logarithms = name in _LIKELIHOODS
-            along = _along(node) if logarithms else None
+            if (made := self._maker(node, -1 if is_divergence else 0)) is None:
+                continue
+            along = _along(node) if name in _LIKELIHOODS else None
+            logarithms = is_divergence or name in _LIKELIHOODS
             if along is None and (node_name(made) != wanted or not _is_along_one(node, made)):
                 continue
             call, given = self._context.call(node), self._context.call(made)
             if call is not None and given is not None:
                 shape = made._input_metadata[0].shape
                 classes = shape[_dim(made)] if hasattr(made, "_saved_dim") else 2
-                fact = Scores(given, call, self._context.step, classes, logarithms, along)
+                taken = replace(call, op="kl_div") if is_divergence else call
+                fact = Scores(given, taken, self._context.step, classes, logarithms, along)
                 self._kept.setdefault(given.location, fact)
 
-    def _maker(self, node: Any) -> Any:
-        """What made the first operand, views left out."""
+    def _is_in_kl_div(self, node: Any) -> bool:
+        note = self._context.call_of_node(node)
+        return note is not None and any(code is _KL_DIV for code, _ in note.inner)
+
+    def _maker(self, node: Any, position: int) -> Any:
+        """What made the operand at that position, views left out."""
         for _ in range(_FARTHEST):
-            node = node.next_functions[0][0] if node.next_functions else None
+            node = node.next_functions[position][0] if node.next_functions else None
+            position = 0
             note = self._context.call_of_node(node) if node is not None else None
             if note is None or not note.info.view:
                 break

@@ -73,6 +73,10 @@ class GiveScores(Request):
     logarithms: bool
 
 
+class LogTarget(Request):
+    """Tell `kl_div` that its target holds log-probabilities."""
+
+
 class AlongClasses(Request):
     """Let `op` normalise along another dimension, that of the classes."""
 

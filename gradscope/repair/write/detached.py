@@ -208,9 +208,10 @@ def _registered(culprit: Culprit) -> Iterator[Candidate]:
     """`self.layers = nn.ModuleList([...])`, `self.scale = nn.Parameter(...)`."""
     location = culprit.finding.location
     made = culprit.source.nodes.every(ast.Assign)
-    assignment = next((one for one in made if location and one.lineno == location.line), None)
-    if assignment is None:
+    here = [one for one in made if location and one.lineno == location.line]
+    if location is None or not here:
         return
+    assignment = min(here, key=lambda one: abs(one.col_offset - location.col))
     kinds: tuple[str, ...] = ("Parameter", "ModuleList", "ParameterList")
     if isinstance(assignment.value, ast.Dict | ast.DictComp):
         kinds = ("ModuleDict", "ParameterDict")

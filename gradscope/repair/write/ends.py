@@ -14,6 +14,7 @@ from gradscope.ops.patterns import EPSILON
 from gradscope.ops.traits import Trait, has
 from gradscope.repair.write.culprit import Candidate, Culprit, Ways
 from gradscope.repair.write.reading import atom
+from gradscope.repair.write.splice import keyword
 from gradscope.repair.write.uses import Uses, calls_of, given_to, returned
 from gradscope.rules.reading import evidence
 from gradscope.source.arguments import canonical, spelled
@@ -79,6 +80,14 @@ def given_scores(culprit: Culprit, request: ask.GiveScores) -> Ways:
         )
     if None not in edits:
         yield [edit for edit in edits if edit is not None]
+
+
+def log_target(culprit: Culprit, request: ask.LogTarget) -> Ways:
+    """`log_target=True` for the call of the loss, or for the layer that it is of."""
+    call = culprit.node
+    if isinstance(call, ast.Call):
+        loss = layer(culprit, call, "torch.nn.KLDivLoss") or call
+        yield (keyword(culprit.source, loss, "log_target", "True"),)
 
 
 def along_classes(culprit: Culprit, request: ask.AlongClasses) -> Ways:

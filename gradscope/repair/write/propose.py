@@ -85,6 +85,7 @@ BY_FIELDS: Mapping[type[ask.Request], Callable[[Culprit, Any], Ways]] = {
     ask.LearnInside: instead.learnt,
     ask.MatchShapes: instead.of_one_shape,
     ask.GiveScores: ends.given_scores,
+    ask.LogTarget: ends.log_target,
     ask.AlongClasses: ends.along_classes,
     ask.TakeLogits: instead.with_logits,
     ask.AddBehind: instead.behind,

@@ -275,7 +275,10 @@ def _method(kind: ast.stmt | None, *names: str) -> ast.FunctionDef | None:
 
 
 def given_to(source: Source, name: ast.expr) -> ast.expr | None:
-    """What a name, or an attribute of this name, is given; None where that is not one thing."""
+    """What a name, or an attribute of this name, is given; None where that is not one thing. A call
+    is what it is."""
+    if isinstance(name, ast.Call):
+        return name
     if isinstance(name, ast.Name):
         return definition(source, name) or _argument(source, name)
     if not isinstance(name, ast.Attribute):

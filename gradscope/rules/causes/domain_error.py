@@ -97,6 +97,8 @@ class DomainError(Rule):
         known = edge is not None and edge.cause == self.name
         if not known and not _undefined(event, edge):
             return None
+        if _is_log_target(event):
+            return self._log_target(root, trace)
         inside = proposals.guarded("clamp-domain", "the operand", event.op)
         return self.finding(
             root,
@@ -107,6 +109,18 @@ class DomainError(Rule):
             fixes=fixes.preferred(self.name, event, edge, trace)
             or (Fix("clamp-domain", inside, request=ask.KeepOff()),),
             strength=Strength.LIKELY if known else Strength.FALLBACK,
+        )
+
+    def _log_target(self, root: Root, trace: Trace) -> Finding:
+        target = phrases.name(root.event.operand("other"), "the target")
+        return self.finding(
+            root,
+            trace,
+            message=f"`kl_div` takes the logarithm of {target}, which is one already",
+            label="the logarithm of a negative number is NaN",
+            why=f"The target of `kl_div` are probabilities, unless it is told that they are"
+            f" logarithms. No element of {target} is above 0, as of a logarithm of probabilities.",
+            fixes=(ask.LogTarget(),),
         )
 
     def _negative_determinant(self, root: Root, trace: Trace) -> Finding:
@@ -129,6 +143,13 @@ class DomainError(Rule):
             " reflection: an orthogonal matrix has determinant -1 as often as 1.",
             fixes=(absolute,),
         )
+
+
+def _is_log_target(event: Event) -> bool:
+    """Whether `kl_div` takes the logarithm of a target of log-probabilities."""
+    target, inner = event.operand("other"), event.blame.inner
+    is_divergence = event.op == "xlogy" and inner is not None and inner.function == "kl_div"
+    return is_divergence and target is not None and target.max is not None and target.max <= 0
 
 
 def _undefined(event: Event, edge: Edge | None) -> bool:

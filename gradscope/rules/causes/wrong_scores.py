@@ -54,6 +54,13 @@ class WrongScores(Rule):
                 " the samples of a batch whose probabilities sum to 1: to raise that of one sample"
                 " lowers those of all others, whatever they are."
             )
+        elif one.taken.op == "kl_div":
+            message = f"the loss takes log-probabilities, and is given those that `{made}` makes"
+            why = (
+                "`kl_div` takes no logarithm of its first argument. Of probabilities it makes a"
+                " number that falls below 0 and is no distance: its least is not where the two are"
+                " equal."
+            )
         elif one.logarithms:
             message = f"the loss takes log-probabilities, and is given those that `{made}` makes"
             why = (
