@@ -398,6 +398,54 @@ FREED = {
             cached(x).square().mean().backward()
             optimizer.step()
     """,
+    "cache of a module behind a method": """
+        class Cached(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.weight, self.mixed = nn.Parameter(torch.eye(3)), None
+
+            def table(self):
+        -         if self.mixed is None:
+        -             self.mixed = torch.softmax(self.weight, 1)
+        +         self.mixed = torch.softmax(self.weight, 1)
+                return self.mixed
+
+            def forward(self, x):
+                return x @ self.table()  # <-
+
+        cached = Cached()
+        optimizer = torch.optim.SGD(cached.parameters(), lr=0.1)
+        for _ in range(3):
+            optimizer.zero_grad()
+            cached(x).square().mean().backward()
+            optimizer.step()
+    """,
+    "distribution that actions were drawn from": """
+        scores = net(x)
+        policy = torch.distributions.Normal(torch.tanh(scores), 1.0)  # <-
+        actions = policy.sample()
+        for _ in range(3):
+        +     scores = net(x)
+        +     policy = torch.distributions.Normal(torch.tanh(scores), 1.0)  # <-
+            loss = -(policy.log_prob(actions) * y).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    """,
+    "one of several views": """
+        first, second = net(x).repeat(1, 2).chunk(2, 1)
+        - first.mul_(second.sigmoid())  # <-
+        + first = first.mul(second.sigmoid())  # <-
+        first.mean().backward()
+    """,
+    "each of several views": """
+        rows = []
+        for row in net(x).unbind(0):
+        -     row += 1.0  # <-
+        +     row = row + 1.0  # <-
+            rows.append(row)
+        torch.stack(rows).mean().backward()
+    """,
     "outside of the closure": """
         optimizer = torch.optim.LBFGS(net.parameters(), max_iter=3)
         - loss = (net(x) - y).square().mean()  # <-

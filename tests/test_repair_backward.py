@@ -63,6 +63,13 @@ WRONG = {
         "torch.cat([torch.stack([g[0] - 2 * g[1], 2 * g[0] + g[1]]), 0 * x[2:]])",
         "torch.stack([g[0] + 2 * g[1], -2 * g[0] + g[1]])",
     ),
+    "no None for an argument that is no tensor": (
+        "x, n",
+        "ctx.save_for_backward(x); ctx.n = n; return x ** n",
+        "x,",
+        "g * ctx.n * x ** (ctx.n - 1)",
+        "g * ctx.n * x ** (ctx.n - 1), None",
+    ),
     "a power that is one too high": (
         "x, n",
         "ctx.save_for_backward(x); ctx.n = n; return x ** n + x.sin()",

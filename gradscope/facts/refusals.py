@@ -125,6 +125,15 @@ class LeafWritten(Refusal):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ViewWritten(Refusal):
+    """An in-place op on one of several views that a function gives at once, or a view that a custom
+    Function gives: `maker` is that."""
+
+    name: str
+    maker: Call | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NotScalar(Refusal):
     """backward() of more than one number: `made` gave the tensor."""
 
@@ -158,7 +167,14 @@ class Unreduced(Refusal):
 
 
 AnyRefusal = (
-    ChangedInPlace | GraphFreed | WithoutGraph | LeafWritten | NotScalar | NotUsed | Unreduced
+    ChangedInPlace
+    | GraphFreed
+    | WithoutGraph
+    | LeafWritten
+    | ViewWritten
+    | NotScalar
+    | NotUsed
+    | Unreduced
 )
 
 

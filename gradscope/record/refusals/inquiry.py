@@ -261,19 +261,19 @@ class _Inquiry:
         return tuple(sorted({re.sub(r"\.(\d+)", r"[\1]", name) for name in found}))
 
     def _leaf_written(self, raised: Raised) -> refusals.AnyRefusal | None:
-        """By an op that raised before any mode could see it: what it writes into has to be read."""
-        source = source_of(raised.frame.f_code.co_filename) if raised.frame is not None else None
-        if source is None or raised.place is None or raised.frame is None:
+        if (found := _written_at(raised)) is None:
             return None
-        here = replace(raised.place, file=source.file)
-        node = expression(source, here) or statement_at(source, here)
-        holder = holder_of(written(source, node))
-        if holder is None:
-            return None
-        leaf = _held(holder, raised.frame)
+        name, leaf = found
         trained = isinstance(leaf, torch.nn.Parameter) or getattr(leaf, "grad", None) is not None
-        name = source.of(holder)
         return refusals.LeafWritten(**raised.at, name=name, trained=trained)
+
+    def _view_written(self, raised: Raised) -> refusals.AnyRefusal | None:
+        if (found := _written_at(raised)) is None:
+            return None
+        name, view = found
+        node = getattr(view, "grad_fn", None)
+        maker = self._context.call(node) if node is not None else None
+        return refusals.ViewWritten(**raised.at, name=name, maker=maker)
 
     def _unreduced(self, raised: Raised) -> refusals.AnyRefusal:
         names = self._context.names
@@ -349,10 +349,23 @@ _CHECKS: tuple[tuple[str, Ask], ...] = (
     ("Inference tensors cannot be saved for backward", _Inquiry._in_inference),
     ("grad can be implicitly created only for scalar outputs", _Inquiry._not_scalar),
     ("leaf Variable that requires grad is being used in an in-place", _Inquiry._leaf_written),
+    ("is a view and is being modified inplace", _Inquiry._view_written),
     ("Expected to have finished reduction in the prior iteration", _Inquiry._unreduced),
     ("appears to not have been used in the graph", _Inquiry._not_used),
     ("One of the differentiated Tensors does not require grad", _Inquiry._not_used),
 )
+
+
+def _written_at(raised: Raised) -> tuple[str, Any] | None:
+    """What an op in place was to write into, by its name in the source: it raised before any mode
+    could see it."""
+    source = source_of(raised.frame.f_code.co_filename) if raised.frame is not None else None
+    if source is None or raised.place is None or raised.frame is None:
+        return None
+    here = replace(raised.place, file=source.file)
+    node = expression(source, here) or statement_at(source, here)
+    holder = holder_of(written(source, node))
+    return (source.of(holder), _held(holder, raised.frame)) if holder is not None else None
 
 
 def _as_write(one: Noted, *, lasts: bool) -> refusals.Write:

@@ -115,7 +115,8 @@ def _bounded(culprit: Culprit, formula: ast.expr, wrong_where: Compared) -> Iter
 
 
 def _computed(culprit: Culprit, position: int) -> ast.expr | None:
-    """The expression at the finding's place: what backward returns, or what it assigned before."""
+    """The expression at the finding's place: what backward returns, or what it assigned before. Of
+    several that are returned that in the position, or the last where there are fewer."""
     location = culprit.finding.location
     if location is None:
         return None
@@ -126,7 +127,7 @@ def _computed(culprit: Culprit, position: int) -> ast.expr | None:
             continue
         value = node.value
         if isinstance(node, ast.Return) and isinstance(value, ast.Tuple):
-            return value.elts[position] if position < len(value.elts) else None
+            return next(iter((*value.elts[position:], *value.elts[-1:])), None)
         return value
     return None
 

@@ -1,7 +1,7 @@
 """Graphs that are let go of, kept, or made anew; updates and computations in another order."""
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from gradscope.facts import Location
@@ -54,8 +54,9 @@ def detached_at_once(culprit: Culprit, request: ask.DetachMade) -> Ways:
 
 
 def each_turn(culprit: Culprit, request: ask.ComputeAnew) -> Ways:
-    """What stands before the loop, or before the closure that calls backward, at its begin; what a
-    condition runs once, without that."""
+    """What stands before the loop, or before the closure that calls backward, at its begin, and
+    where it stood as well where something else reads it there; what a condition runs once, without
+    that."""
     source, backward = culprit.source, statement_at(culprit.source, request.backward)
     if backward is None:
         return
@@ -67,17 +68,22 @@ def each_turn(culprit: Culprit, request: ask.ComputeAnew) -> Ways:
         if turn is function:
             within = within.rpartition(".<locals>.")[0] or "<module>"
         lines = lines_of(request.calls, replace(request.backward, function=within))
-        found = [one for one in block[: block.index(turn)] if is_on(one, lines)]
+        above = block[: block.index(turn)]
+        found = [one for one in above if is_on(one, lines)]
         if found and all(isinstance(one, _SIMPLE) and whole_lines(source, one) for one in found):
             edits = before(source, turn.body[0], *(commented(source, one) for one in found))
-            yield [*(dropped(source, one) for one in found), *edits]
+            gone = _not_needed(found, [one for one in above if one not in found])
+            yield [*(dropped(source, one) for one in gone), *edits]
             return
-    yield _unconditional(culprit)
+    for place in dict.fromkeys(
+        (culprit.finding.location, *(one.location for one in request.calls))
+    ):
+        yield _unconditional(culprit, place)
 
 
-def _unconditional(culprit: Culprit) -> Edits:
-    """The body of the `if` around the finding, at its depth."""
-    source, statement = culprit.source, statement_at(culprit.source, culprit.finding.location)
+def _unconditional(culprit: Culprit, place: Location | None) -> Edits:
+    """The body of the `if` around a place, at its depth."""
+    source, statement = culprit.source, statement_at(culprit.source, place)
     around = source.parents[statement] if statement is not None else None
     if not isinstance(around, ast.If) or around.orelse:
         return ()
@@ -114,10 +120,14 @@ def after_update(culprit: Culprit, request: ask.ComputeAfterUpdate) -> Ways:
         return
     kept = [one for one in block[: block.index(update) + 1] if one not in found]
     if edits := after(source, update, *(commented(source, one) for one in found)):
-        for one in reversed(assigned):  # what a line that stays reads, stays
-            kept += [one] if _is_needed(one, kept) else []
-        gone = [one for one in assigned if one not in kept]
-        yield [*edits, *(dropped(source, one) for one in gone)]
+        yield [*edits, *(dropped(source, one) for one in _not_needed(assigned, kept))]
+
+
+def _not_needed(found: Sequence[ast.stmt], kept: list[ast.stmt]) -> list[ast.stmt]:
+    """The statements that may go: what a line that stays reads, stays."""
+    for one in reversed(found):
+        kept += [one] if isinstance(one, ast.Assign) and _is_needed(one, kept) else []
+    return [one for one in found if one not in kept]
 
 
 def _is_needed(what: ast.Assign, others: Iterable[ast.stmt]) -> bool:

@@ -21,6 +21,9 @@ def requests(refusal: refusals.Refusal) -> Iterator[ask.Request]:
         case refusals.LeafWritten(name=name, trained=trained):
             ways = ask.WithoutGrad(), ask.CopyLeaf(name)
             yield from ways if trained else reversed(ways)
+        case refusals.ViewWritten(name=name, raised_at=place):
+            yield ask.OutOfPlace(refusals.Write("", place, (place,) if place is not None else ()))
+            yield ask.CopyLeaf(name)
         case refusals.Unreduced():
             yield ask.FindUnused()
         case refusals.NotScalar():

@@ -206,6 +206,19 @@ def _leaf(one: refusals.LeafWritten) -> Told:
     )
 
 
+def _view(one: refusals.ViewWritten) -> Told:
+    name, by = _named(one.name, "a view"), phrases.spelled(_op(one.maker))
+    maker = f"`{by}`" if one.maker is not None else "one function"
+    return Told(
+        f"{name} is one of the views that {maker} gives, and is changed in place",
+        f"The views of {maker} share one memory and one node of the graph: autograd could not tell"
+        " the others, or the function's own backward, of the write. A new tensor it can.",
+        "writes into one of several views",
+        evidence={"reason": "view", "name": one.name},
+        numbers=("several views of one memory",),
+    )
+
+
 def _not_scalar(one: refusals.NotScalar) -> Told:
     name, shape = _named(one.name, "what is differentiated"), list(one.shape)
     op = phrases.spelled(_op(one.made))
@@ -277,6 +290,7 @@ _TOLD: Mapping[type[refusals.Refusal], Callable[[Any], Told]] = {
     refusals.GraphFreed: _freed,
     refusals.WithoutGraph: _without_graph,
     refusals.LeafWritten: _leaf,
+    refusals.ViewWritten: _view,
     refusals.NotScalar: _not_scalar,
     refusals.NotUsed: _not_used,
     refusals.Unreduced: _unreduced,
