@@ -20,6 +20,7 @@ from gradscope.source.text import compiled_as
 
 TOKEN = re.compile(r"\d+\.?\d*(?:[eE][-+]?\d+)?|\w+|\s+|.")
 LARGEST_EPS = 0.5
+LEAST_LARGE = 1e3  # of the numbers that a fix writes for inf, and of the bounds it keeps a value in
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,8 @@ class Patched:
 
     @property
     def varied(self) -> str:
-        """The text with another epsilon, or operand than 1.0, where the candidate wrote one."""
+        """The text with another epsilon, operand than 1.0, or large number, where the candidate
+        wrote one."""
         edits = edits_between(self.source, self.text)
         return spliced(self.source, (replace(one, text=self._varied(one)) for one in edits))
 
@@ -148,8 +150,10 @@ def ways(culprit: Culprit, fix: Fix) -> Iterator[Patched]:
 
 
 def _other(token: str) -> str:
-    """Another epsilon, or another operand than 1.0; any other token as it is."""
+    """Another epsilon, operand than 1.0, or large number; any other token as it is."""
     if token == "1.0":
         return "0.001"
     value = float(token) if token[0].isdigit() else 0.0
+    if value >= LEAST_LARGE:
+        return f"{value / 10:g}"
     return f"{10 * value:g}" if 0 < value < LARGEST_EPS else token
