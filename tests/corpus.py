@@ -75,13 +75,15 @@ def diagnosed_text(text: str, folder: Path, **options: Any) -> Report:
 
 
 def diagnosed_file(path: Path, *, verify: bool = False, **options: Any) -> Report:
-    """`options` are fields of the configuration."""
+    """`options` are fields of the configuration. A busy machine is to try no fewer fixes."""
     import torch._dynamo  # noqa: F401  # else every child imports it for its first optimizer
 
     with warnings.catch_warnings():
         # The child inherits the filters, and a program's own warnings are not ours to judge.
         warnings.simplefilter("ignore")
-        return trace(parse_target(str(path)), Config(verify=verify, **options))
+        return trace(
+            parse_target(str(path)), Config(**{"verify": verify, "verify_time": 600.0, **options})
+        )
 
 
 def findings(program: str) -> list[Finding]:

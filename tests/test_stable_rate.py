@@ -26,7 +26,7 @@ for _ in range(60):
 def test_the_border_of_a_quadratic_lies_where_theory_has_it(tmp_path):
     file = tmp_path / "loop.py"
     file.write_text(LOOP)
-    report = trace(parse_target(str(file)), Config(steps=60), silent=True)
+    report = trace(parse_target(str(file)), Config(steps=60, verify_time=600.0), silent=True)
     (found,) = report.findings
 
     assert found.rule == "GS404"
@@ -51,7 +51,7 @@ def test_so_does_that_of_an_update_by_hand(tmp_path):
     """Its rate is what the gradient is multiplied by: here the default of a parameter."""
     file = tmp_path / "chain.py"
     file.write_text(BY_HAND)
-    report = trace(parse_target(str(file)), Config(steps=60), silent=True)
+    report = trace(parse_target(str(file)), Config(steps=60, verify_time=600.0), silent=True)
     (found,) = report.findings
 
     assert (found.rule, found.location.line) == ("GS404", 7)
