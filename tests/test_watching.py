@@ -382,3 +382,17 @@ def test_of_the_many_passes_of_one_update_the_first_are_looked_at_in_full():
     assert set(range(8)) <= set(full)
     assert set(range(40, 48)) <= set(full)
     assert len(full) < 36
+
+
+def test_a_leap_is_seen_though_a_leaf_before_it_was_given_up():
+    with Observation(full_from=None) as observation:
+        given_up = torch.ones(1, requires_grad=True)
+        for _ in range(3):
+            given_up.sum().backward()
+        del given_up
+        leaf = torch.ones(3, requires_grad=True)
+        for number in range(60):
+            leaf.grad = None
+            (leaf.square().sum() * (1e6 if number == 41 else 1.0)).backward()
+
+    assert facts(observation).surged == 44

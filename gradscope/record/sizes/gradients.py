@@ -62,7 +62,7 @@ class Sizes:
         self._additions = Additions()
         self.leaves = Leaves(names)
         self.absences = Absences(names, self.leaves.names)
-        self.surges = Surges(self.leaves.alive)
+        self.surges = Surges(self.leaves.watched)
         self.inspection = Inspection(context)
         self._growths = Growths()
         self._leaps = Leaps(self.leaves)

@@ -1,11 +1,10 @@
 """Whether a gradient is absurd beside those before it."""
 
 import math
-from collections.abc import Callable, Iterable
-
 import torch
 
 from gradscope.record.finite import item
+from gradscope.record.sizes.leaves import Watched
 
 _SURGE = 1e4  # times the largest so far: batches differ by a hundred at most
 _FEWEST = 2  # steps before, that are told by
@@ -14,44 +13,55 @@ _SAMPLED = 2**12  # elements: their product with themselves costs a microsecond
 
 class Surges:
     """Samples one small leaf a step: the last one on the way back, through which most of the graph
-    is differentiated. Its size is read one step later, so that no device is waited for."""
+    is differentiated. Its size on a device is read one step later, so that none is waited for."""
 
-    def __init__(self, leaves: Callable[[], Iterable[torch.Tensor]]) -> None:
-        """`leaves` gives those of the program, in the order of their gradients."""
+    def __init__(self, leaves: dict[str, Watched]) -> None:
+        """`leaves` are those of the program, in the order of their gradients."""
         self.first: int | None = None  # the first step that was
         self._leaves = leaves
-        self._leaf: torch.Tensor | None = None
+        self._sampled: Watched | None = None
         self._waiting: tuple[int, torch.Tensor] | None = None
         self._largest = 0.0
         self._known = 0
 
     def sample(self, step: int) -> torch.Tensor | None:
         """After a backward, unobserved. The leaf whose gradient is now known to be finite."""
-        self.settle()
+        if self._waiting is not None:
+            self.settle()
         if self.first is not None:
             return None
-        grad = self._leaf.grad if self._leaf is not None else None
-        if grad is None:
-            grad = self._choose(self._leaves())
+        leaf = self._sampled.ref() if self._sampled is not None else None
+        grad = leaf.grad if leaf is not None else None
+        if leaf is None or grad is None:
+            leaf = self._choose()
+            grad = leaf.grad if leaf is not None else None
             if grad is None:
                 return None
         plain = grad.detach() if grad.requires_grad else grad
         flat = plain if plain.dim() == 1 else plain.reshape(-1)
-        self._waiting = step, torch.dot(flat, flat)
-        return self._leaf if grad.is_cpu and self.settle() < math.inf else None
+        square = torch.dot(flat, flat)
+        if not grad.is_cpu:
+            self._waiting = step, square
+            return None
+        return leaf if self._note(step, square) < math.inf else None
 
-    def _choose(self, leaves: Iterable[torch.Tensor]) -> torch.Tensor | None:
-        graded = [leaf for leaf in leaves if leaf.numel() <= _SAMPLED and _is_plain(leaf.grad)]
-        self._leaf = graded[-1] if graded else None
-        self._largest, self._known = 0.0, 0
-        return self._leaf.grad if self._leaf is not None else None
+    def _choose(self) -> torch.Tensor | None:
+        self._sampled, self._largest, self._known = None, 0.0, 0
+        for watched in reversed(self._leaves.values()):
+            leaf = watched.ref()
+            if leaf is not None and leaf.numel() <= _SAMPLED and _is_plain(leaf.grad):
+                self._sampled = watched
+                return leaf
+        return None
 
-    def settle(self) -> float:
-        """Read what was sampled last: the size of that gradient."""
-        if self._waiting is None:
-            return math.nan
-        step, square = self._waiting
-        self._waiting = None
+    def settle(self) -> None:
+        """Read what was sampled last."""
+        if self._waiting is not None:
+            (step, square), self._waiting = self._waiting, None
+            self._note(step, square)
+
+    def _note(self, step: int, square: torch.Tensor) -> float:
+        """The size of that gradient."""
         size = math.sqrt(max(item(square), 0.0))
         if self._known >= _FEWEST and 0.0 < _SURGE * self._largest < size < math.inf:
             self.first = step
