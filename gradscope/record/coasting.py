@@ -92,41 +92,31 @@ class Coasting(LetsPass):
         """Whether the coming pass may go by as far as is known, which is in no other one."""
         return self.passes > 0 and not self._context.nested
 
-    def loss_of(self, outputs: Any, kwargs: Any) -> float | None:
-        """That of the coming pass. None where it is not as those before it, and has to be looked
-        at: it is the end then."""
-        loss = None
-        if len(outputs) == 1 and kwargs.get("accumulate_grad"):
-            if not is_observed():
-                loss = self._loss_of(outputs[0])
-            elif computes_values():
-                with unobserved():
-                    loss = self._loss_of(outputs[0])
-        if loss is None:
-            self.end()
-        return loss
-
-    def _loss_of(self, root: Any) -> float | None:
-        if not is_jit_tracing() and is_number(root):
-            loss: float = item(root)
-            made = _sequence_nr() - self._made_until
-            is_alike = made <= self._most_made if self._leaves is None else made == self._made
-            if is_alike and abs(loss) <= LEAP * abs(self._loss):
-                return loss
-        return None
-
     def run(
-        self, engine: Callable[[], Any], root: torch.Tensor, loss: float, frame: FrameType
+        self, engine: Callable[..., Any], outputs: Any, args: Any, kwargs: Any, frame: FrameType
     ) -> Any:
-        """Run the engine for it, as `frame` asks. There `root` is differentiated."""
-        if not is_observed():
-            return self._run(engine, root, loss, frame)
-        with unobserved() as ours:
-            return self._run(partial(ours.except_for, engine), root, loss, frame)
+        """Run the engine for the coming pass, as `frame` asks. NotImplemented where that is not as
+        those before it, and has to be looked at: it is the end then."""
+        result: Any = NotImplemented
+        if len(outputs) == 1 and kwargs.get("accumulate_grad") and not is_jit_tracing():
+            as_ever = partial(engine, outputs, *args, **kwargs)
+            if not is_observed():
+                result = self._run(as_ever, outputs[0], frame)
+            elif computes_values():
+                with unobserved() as ours:
+                    result = self._run(partial(ours.except_for, as_ever), outputs[0], frame)
+        if result is NotImplemented:
+            self.end()
+        return result
 
-    def _run(
-        self, engine: Callable[[], Any], root: torch.Tensor, loss: float, frame: FrameType
-    ) -> Any:
+    def _run(self, engine: Callable[[], Any], root: torch.Tensor, frame: FrameType) -> Any:
+        made = _sequence_nr() - self._made_until
+        is_alike = made <= self._most_made if self._leaves is None else made == self._made
+        if not (is_alike and is_number(root)):
+            return NotImplemented
+        loss = item(root)
+        if not abs(loss) <= LEAP * abs(self._loss):
+            return NotImplemented
         context, leaves = self._context, self._leaves
         before = versions_of(leaves) if leaves is not None else None
         context.nested, context.is_torn = 1, True

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import platform
 import sys
 import threading
@@ -124,9 +123,10 @@ class Observation:
                 return original(t_outputs, *args, **kwargs)
             frame = sys._getframe(1)
             try:
-                if coasting.may_pass and (loss := coasting.loss_of(t_outputs, kwargs)) is not None:
-                    as_ever = functools.partial(original, t_outputs, *args, **kwargs)
-                    return coasting.run(as_ever, t_outputs[0], loss, frame)
+                if coasting.may_pass:
+                    result = coasting.run(original, t_outputs, args, kwargs, frame)
+                    if result is not NotImplemented:
+                        return result
                 if not computes_values():
                     return original(t_outputs, *args, **kwargs)
                 with unobserved() as ours:
