@@ -1,6 +1,7 @@
 """Whether a gradient is absurd beside those before it."""
 
 import math
+
 import torch
 
 from gradscope.record.finite import item
