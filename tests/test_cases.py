@@ -50,6 +50,7 @@ NOT_GOOD = frozenset((
     "crps_ensemble_of_one",  # 1e6, which was 17
     "diffusion_last_timestep",  # the number that it writes makes the loss
     "determinant_of_large_numbers",  # 1e41, which float64 holds
+    "label_smoothing_over_banned_tokens",  # the number that it writes makes the loss
     "log_of_linear_output",  # the number that it writes makes the loss
     "noisy_or_bag",  # nothing to learn
     "normal_scale_underflows",  # 1e21

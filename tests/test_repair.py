@@ -16,8 +16,10 @@ from hypothesis import strategies as st
 from gradscope.facts import (
     Finding,
     Fix,
+    Holds,
     Location,
     Measured,
+    NumberDecides,
     Operand,
     Phase,
     Related,
@@ -372,6 +374,9 @@ def test_the_stable_form_of_a_composite(written, culprit, op, stable):
          "a = torch.acos(c).clamp_min(1e-4)\n", 0.25),
         ("a = (c - 1) * x", "torch.expm1(-a) / a", "a = a.masked_fill(a == 0, 1e-4)\n", -1.0),
         ("a = (c - 1) * x", "x / a * torch.tanh(a)", "a = a.masked_fill(a == 0, 1e-4)\n", None),
+        ("a = (c - 1) * x", "a.clamp(max=5.0) / a", "a = a.masked_fill(a == 0, 1e-4)\n", 1.0),
+        ("a = (c - 1) * x", "torch.stack([c, a]).min(0)[0] / a",
+         "a = a.masked_fill(a == 0, 1e-4)\n", 1.0),
     ],
 )  # fmt: skip
 def test_a_quotient_is_taken_beside_the_zero_that_it_has_a_limit_at(body, written, line, limit):
@@ -388,6 +393,27 @@ def test_a_quotient_is_taken_beside_the_zero_that_it_has_a_limit_at(body, writte
         names: dict = {}
         exec(first.text, names)
         assert abs(names["loss"].item() - 3 * limit) < 1e-3
+
+
+@pytest.mark.parametrize("above", ["a.clamp(0.0, 5.0)", "a.clamp(min=0.0)", "a.abs()"])
+def test_a_quotient_that_has_another_limit_on_each_side_is_not_taken_beside_its_zero(above):
+    text = f"{HEAD}a = (x - x) * 2\nloss = ({above} / a).sum()\n"
+    found = finding(text, f"{above} / a", "div", "zero-division", {"self": 0.0, "other": 0.0})
+    asks = Fix("guard-empty", "a fix", request=ask.DivideByOne())
+
+    assert "1e-4" not in ways(replace(found, fixes=(asks,)), text)[0].text
+
+
+@pytest.mark.parametrize("count", ["n, m = x.shape[0], 1", "n = len(x)", "(n,) = x.shape"])
+def test_a_python_number_has_a_logarithm_too(count):
+    text = f"{HEAD}{count}\nloss = torch.log(torch.exp(x) / n).sum()\n"
+
+    found = finding(text, "torch.log(torch.exp(x) / n)", "log", "stable-op", {"self": 0.0})
+    names: list[dict] = [{}, {}]
+    exec(text, names[0])
+    exec(ways(found, text)[0].text, names[1])
+
+    assert torch.allclose(names[0]["loss"], names[1]["loss"])
 
 
 def test_a_quotient_of_a_mask_and_its_sum_has_no_limit():
@@ -664,6 +690,37 @@ def test_source_that_is_not_on_disk_is_said():
 def test_there_are_thirty_spellings():
     assert len({(culprit, line) for culprit, _, _, line in MASKED}) >= 30
     assert all(re.search(r"\{\}", line) for *_, line in MASKED)
+
+
+MASKED_SUM = """
+import torch
+
+torch.manual_seed(0)
+net = torch.nn.Linear(6, 5)
+banned = torch.tensor([False, False, False, True, True])
+logp = net(torch.randn(4, 6)).masked_fill(banned, -torch.inf).log_softmax(-1)
+loss = {loss}
+loss.backward()
+"""
+
+
+@pytest.mark.parametrize(
+    ("loss", "fixed"),
+    [
+        ("-logp.mean(-1).sum()", "-logp.masked_fill(banned, 0.0).mean(-1).sum()"),
+        ("-logp[:, 3].sum()", None),  # which asks for what was masked
+    ],
+)
+def test_what_a_mean_takes_in_of_a_mask_counts_as_0(tmp_path, loss, fixed):
+    program = tmp_path / "masked_sum.py"
+    program.write_text(MASKED_SUM.format(loss=loss))
+
+    fix = diagnosed_file(program, verify=True).findings[0].fixes[0]
+
+    if fixed is None:  # the large number in the place of inf is what makes the loss
+        assert isinstance(fix.verdict, Holds) and isinstance(fix.verdict.but, NumberDecides)
+    else:
+        assert fix.verified and fix.code == f"loss = {fixed}"
 
 
 def test_a_count_that_is_divided_by_is_at_least_one(tmp_path):

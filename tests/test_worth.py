@@ -220,6 +220,13 @@ def test_float64_is_a_judge_where_it_shows_the_same_run_in_good_health(exact: Tr
     assert is_sound(seen(0.5, NAN, gradient=(NAN, 2.0)), exact, 1) is sound
 
 
+def test_gradients_behind_an_infinite_loss_are_none_of_the_run():
+    """The slope of log(1 + inf) is 0."""
+    assert is_sound(
+        seen(0.5, float("inf"), gradient=(0.0, 2.0)), seen(0.5, 0.6, gradient=(3.0, 2.9)), 1
+    )
+
+
 @pytest.mark.parametrize(("left", "sound"), [(0.0, True), (1e-60, False), (1e-30, True)])
 def test_float64_is_no_judge_where_its_gradient_is_below_what_float32_holds(left, sound):
     exact = seen(0.5, 0.6, gradient=(left, 0.0))

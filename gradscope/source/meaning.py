@@ -34,6 +34,29 @@ def binding(source: Source, name: ast.Name) -> Binding | None:
     return made[count - 1] if is_sure else None
 
 
+def is_size(source: Source, node: ast.AST) -> bool:
+    """Whether an expression is a Python number: one that is written, a tensor's size, or made of
+    these, also through names."""
+    if isinstance(node, ast.Constant):
+        return isinstance(node.value, int | float)
+    if isinstance(node, ast.UnaryOp):
+        return is_size(source, node.operand)
+    if isinstance(node, ast.BinOp):
+        return is_size(source, node.left) and is_size(source, node.right)
+    if isinstance(node, ast.Subscript):
+        return isinstance(node.value, ast.Attribute) and node.value.attr == "shape"
+    if isinstance(node, ast.Call):
+        name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+        return name in ("len", "numel") or (name == "size" and bool(node.args))
+    given = binding(source, node) if isinstance(node, ast.Name) else None
+    if given is None or given.value is not None:
+        return given is not None and given.value is not None and is_size(source, given.value)
+    # Unpacked: n, m = x.shape
+    whole = given.statement.value if isinstance(given.statement, ast.Assign) else None
+    sizes = whole.func if isinstance(whole, ast.Call) and not whole.args else whole
+    return isinstance(sizes, ast.Attribute) and sizes.attr in ("shape", "size")
+
+
 def _decides(source: Source, made: list[Binding], count: int, here: ast.stmt) -> bool:
     """Whether the last of `count` bindings before a statement is always the one that it reads."""
     block = _block(source, made[count - 1].statement)

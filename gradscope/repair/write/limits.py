@@ -11,7 +11,7 @@ from gradscope.repair.write.spelling import MOVES
 from gradscope.repair.write.statements import for_all_readers
 from gradscope.rules.wording import proposals
 from gradscope.source import binding
-from gradscope.source.arguments import Spelled, spelled
+from gradscope.source.arguments import Spelled, called, spelled
 
 # 0 at 0, and as smooth there as a straight line.
 _CURVED = frozenset("asin asinh atan atan2 atanh erf expm1 log1p sin sinh tan tanh".split())
@@ -80,10 +80,15 @@ def _zeros(read: Reading, node: ast.expr) -> Zeros:
     if isinstance(node, ast.Name):
         given = read.given(node)
         return {node.id: (node, False)} | (_zeros(read, given) if given is not None else {})
+    if isinstance(node, ast.Subscript | ast.Attribute):  # `.min(0)[0]`, `.min(0).values`
+        return _zeros(read, node.value) if read.op(node.value, "min") else {}
     found = spelled(read.culprit.source, node)
     if found is None or not found.positional:
         return {}
     parts = found.positional
+    if capped := _capped(read, node):
+        zeros = (_zeros(read, one) for one in capped)
+        return {key: (at, True) for one in zeros for key, (at, _) in one.items()}
     if found.name in _CURVED or (found.name == "sub" and _is_one_less(read, found)):
         return {key: (at, True) for key, (at, _) in _zeros(read, _argument(read, found)).items()}
     if found.name in _KEEPS or found.name == "div":
@@ -94,6 +99,24 @@ def _zeros(read: Reading, node: ast.expr) -> Zeros:
         second = _zeros(read, parts[-1])
         return {key: at for key, at in _zeros(read, parts[0]).items() if key in second}
     return {}
+
+
+def _capped(read: Reading, node: ast.expr) -> tuple[ast.expr, ...]:
+    """What an expression is the smaller one of, or what has a largest value: near 0 it is that
+    itself. `x.clamp(max=5)`, `torch.minimum(x, y)`, `torch.stack([x, y]).min(0).values`."""
+    found = spelled(read.culprit.source, node)
+    if found is None or not isinstance(node, ast.Call) or not found.positional:
+        return ()
+    parts = found.positional
+    if found.name == "clamp":
+        is_largest = called(node) == "clamp_max" or (
+            len(parts) == 1 and [*found.keywords] == ["max"]
+        )
+        return parts[:1] if is_largest else ()
+    if found.name == "minimum":
+        return parts
+    stacked = read.op(parts[0], "stack") if found.name in ("min", "amin") else None
+    return tuple(getattr(stacked.positional[0], "elts", ())) if stacked is not None else ()
 
 
 def _argument(read: Reading, found: Spelled) -> ast.expr:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from gradscope.facts import Edit, Phase, Root
 from gradscope.facts import requests as ask
 from gradscope.ops import Edge, Nature
-from gradscope.ops.traits import Trait, has
+from gradscope.ops.traits import Trait, discards, has
 from gradscope.repair.write.culprit import Candidate, Culprit
 from gradscope.repair.write.guards import guarded
 from gradscope.repair.write.reading import atom
@@ -16,7 +16,7 @@ from gradscope.repair.write.spelling import can_repeat, filled, infinity, operan
 from gradscope.rules.reading import evidence
 from gradscope.rules.wording import phrases, proposals
 from gradscope.source import Mask, definition, holds, mask
-from gradscope.source.arguments import spelled
+from gradscope.source.arguments import Spelled, spelled
 from gradscope.source.spans import statement_at
 
 
@@ -144,8 +144,31 @@ def _finite_fill(culprit: Culprit) -> Iterator[Candidate]:
     found = spelled(culprit.source, culprit.node) if culprit.node else None
     if found is None or found.name not in ("masked_fill", "where"):
         return
+    yield from _left_out(culprit, found)
     for edit in _finite(culprit, (*found.positional[1:], *found.keywords.values())):
         yield Candidate("mask with a large finite number", (edit,))
+
+
+def _left_out(culprit: Culprit, fill: Spelled) -> Iterator[Candidate]:
+    """What a sum or a mean takes in of the elements that a mask had made -inf, as label smoothing
+    does: nothing. Not behind what picks some of them, which asks for those. The gradients that the
+    infinite loss had are those of another loss, and may move."""
+    conditions = [part for part in fill.positional[1:] if infinity(culprit, part) is None]
+    for event in culprit.finding.chain[1:]:
+        if event.phase is not Phase.FORWARD or discards(event.op):
+            return
+        if not has(event.op, Trait.SUMS):
+            continue
+        node = culprit.at(event.call.location)
+        total = spelled(culprit.source, node) if node is not None else None
+        if node is None or total is None or total.name != event.op or not total.positional:
+            return
+        if fill.name == "masked_fill" and conditions and holds(culprit.source, conditions[0], node):
+            text = culprit.text(total.positional[0])
+            text = f"{text}.masked_fill({culprit.source.of(conditions[0])}, 0.0)"
+            title = proposals.LEFT_OUT.format(op=total.name)
+            yield Candidate(title, (culprit.replace(total.positional[0], text),), "guard-empty")
+        return
 
 
 def started(culprit: Culprit, request: ask.FiniteStart) -> Iterator[tuple[Edit, ...]]:

@@ -15,6 +15,7 @@ from gradscope.repair.write.culprit import ATOMS, Culprit
 from gradscope.repair.write.uses import calls_around, returned
 from gradscope.source import Source, binding, definition, holds
 from gradscope.source.arguments import Spelled, spelled
+from gradscope.source.meaning import is_size
 from gradscope.source.spans import alike, ancestors
 
 
@@ -197,6 +198,10 @@ class Reading:
     def log(self, node: ast.expr) -> str:
         """The logarithm of an expression as it is, by the module `math` where that made it."""
         self.has_plain_log = True
+        if is_size(self.culprit.source, node):
+            log = self.culprit.names.spell("math.log")
+            text = self.text(node)
+            return f"{log}({text})" if log is not None else f"torch.tensor({text}).log()"
         return self._of_math(node) or self.call("log", self.text(node))
 
     def _of_math(self, node: ast.expr) -> str | None:

@@ -94,7 +94,7 @@ def _rewrite(read: Reading, scope: Scope) -> None:
             read.place = value
             text = log_of(read, value)
             if text is None and read.carried.isdisjoint(_names(value)):
-                text = f"torch.log({read.text(value)})"
+                text = read.log(value)
             if text is None:
                 raise NoProduct(name)
             read.rewritten[value] = text
