@@ -101,6 +101,25 @@ def test_where_it_frees_the_graph_as_well_it_gets_one(here):
     assert found.fixes[0].verified is True
 
 
+def test_the_second_of_two_derivatives_needs_its_graph_too(here):
+    """Refused at the second one: with the graph of the first alone the program would run on."""
+    text = program(
+        "u = net(x.requires_grad_())",
+        "first = torch.autograd.grad(u.sum(), x)[0]",
+        "second = torch.autograd.grad(first.square().sum(), x)[0]",
+        "loss = (second - x).square().mean() + (net(y.repeat(1, 2)) - y).square().mean()",
+    )
+    whole = text.replace("x)[0]", f"x, {NOW}[0]")
+    half = text.replace("u.sum(), x)", f"u.sum(), x, {NOW}")
+
+    found = diagnosed_text(text, here, verify=True).findings[0]
+
+    assert found.rule == "GS303" and found.fixes[0].verified is True
+    assert patched(found.fixes[0].patch, here) == whole
+    assert [(one.rule, one.severity) for one in findings(half)] == [("GS403", "error")]
+    assert loud(whole) == []
+
+
 STEP = "g = torch.autograd.grad(net(x.requires_grad_()).square().mean(), x)[0]"
 FAST = """\
 def fast(x, w):
@@ -149,6 +168,16 @@ MEANT = {
         STEP,
         "loss = (net(x) - head(g)).square().mean()",
         before="head = nn.Linear(4, 2)\nopt.add_param_group({'params': head.parameters()})\n",
+    ),
+    "steps of the second order on a sample": program(
+        f"g = torch.autograd.grad(net(x.requires_grad_()).square().mean(), x, {NOW}[0]",
+        "h = torch.autograd.grad(g.sum(), x)[0]",
+        "loss = (net(x - 0.1 * h.sign()) - y).square().mean()",
+    ),
+    "a gradient whose size is measured": program(
+        f"g = torch.autograd.grad(net(x.requires_grad_()).square().mean(), x, {NOW}[0]",
+        "size = g.norm().detach()",
+        "loss = (net(x) - y).square().mean() + 1e-2 * (g.norm() / (size + 1)).square()",
     ),
     "detached": PENALTY.replace("square().mean()", "square().mean().detach()"),
     "measured": PENALTY.replace("loss = out.mean() + 10 *", "loss = out.mean()\n    seen ="),

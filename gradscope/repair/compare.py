@@ -211,9 +211,20 @@ def is_another(remaining: Finding, finding: Finding) -> bool:
 
 
 def is_back(finding: Finding, before: Seen, ahead: Seen) -> Finding | None:
-    """The finding, where it comes again in the steps after the failing one."""
+    """The finding, where it comes again in the steps after the failing one; or one that asks for
+    the same of another place, to which a program that was refused had not come."""
     left = _same_cause(finding, before, ahead)
-    return left if left is not None and left.step > last_step(finding) else None
+    if left is not None and left.step > last_step(finding):
+        return left
+    if finding.name != "backward-refused":
+        return None
+    asked = {type(fix.request) for fix in finding.fixes if fix.request is not None}
+    alike = (
+        one
+        for one in ahead.findings
+        if one.severity is Severity.ERROR and asked & {type(fix.request) for fix in one.fixes}
+    )
+    return next(alike, None)
 
 
 def _same_cause(finding: Finding, before: Seen, after: Seen) -> Finding | None:

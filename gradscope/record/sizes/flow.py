@@ -18,6 +18,7 @@ from gradscope.facts import NoGradient
 from gradscope.ops.traits import Trait, has
 from gradscope.record.context import RunContext
 from gradscope.record.events.provenance import storage_key
+from gradscope.record.graph import consumers, leaves
 from gradscope.record.journal import Note
 from gradscope.record.oprun import checkpoint_around, flatten
 from gradscope.record.schema import OpInfo, read_schema
@@ -198,9 +199,9 @@ class Flow:
         key = storage_key(tensor)
         return self._state.get(key, (0, 0)) if key is not None else (0, 0)
 
-    def note_differentiated(self, values: Sequence[Any], leaves: Sequence[torch.Tensor]) -> None:
-        """The program takes derivatives of these by `leaves`, to go on computing with them."""
-        for leaf in leaves:
+    def note_differentiated(self, values: Sequence[Any], by: Sequence[torch.Tensor]) -> None:
+        """The program takes derivatives of these by leaves, to go on computing with them."""
+        for leaf in by:
             self.handed_out |= self.bit_of(leaf)
         for value in values:
             if isinstance(value, torch.Tensor):
@@ -217,12 +218,26 @@ class Flow:
         keys = [storage_key(one) for one in gradients if isinstance(one, torch.Tensor)]
         upstream = [self.of(value) for value in values if isinstance(value, torch.Tensor)]
         live = cuts = 0
-        for leaves, before in upstream:
-            live, cuts = live | leaves, cuts | before
+        for reached, before in upstream:
+            live, cuts = live | reached, cuts | before
         site = note_site(frame)
         cuts |= self._add_cut(NoGradient.CONSTANT, OpInfo(""), site, live, live)
         cuts |= self._follow_constant(site, self.cuts[-1], self._learnt(by))
         self._state.update({key: (0, cuts) for key in keys if key is not None})
+
+    def note_gradients(self, values: Sequence[Any], gradients: Sequence[Any]) -> None:
+        """The program was handed gradients of these, with their graph."""
+        cuts = 0
+        for value in values:
+            cuts |= self.of(value)[1] if isinstance(value, torch.Tensor) else 0
+        for one in gradients:
+            if not isinstance(one, torch.Tensor) or one.grad_fn is None:
+                continue
+            live, key = 0, storage_key(one)
+            for leaf in leaves(consumers([one.grad_fn])):
+                live |= self.bit_of(leaf)
+            if key is not None:
+                self._state[key] = live, cuts
 
     def _follow_constant(
         self, site: tuple[Site, Site], cut: Cut, by: Iterable[int] = (), drawn: int | None = None

@@ -123,8 +123,10 @@ class Sizes:
 
     def end_backward(self, one: BackwardPass, result: Any) -> None:
         """Of the program, a step or not, that gave `result`."""
-        if self.inspection.flow is not None and not (one.accumulates or one.create_graph):
-            flow = self.inspection.flow
+        flow = self.inspection.flow
+        if flow is not None and not one.accumulates and one.create_graph:
+            flow.note_gradients(one.outputs, result or ())
+        elif flow is not None and not one.accumulates:
             flow.note_constants(one.outputs, one.inputs, result or (), one.frame)
 
     def run_backward(self, engine: Engine, one: BackwardPass) -> Any:
