@@ -216,9 +216,8 @@ def is_back(finding: Finding, before: Seen, ahead: Seen) -> Finding | None:
     left = _same_cause(finding, before, ahead)
     if left is not None and left.step > last_step(finding):
         return left
-    if finding.name != "backward-refused":
-        return None
-    asked = {type(fix.request) for fix in finding.fixes if fix.request is not None}
+    requests = [fix.request for fix in finding.fixes]
+    asked = {type(one) for one in requests if isinstance(one, ask.Allow)}
     alike = (
         one
         for one in ahead.findings
