@@ -216,8 +216,9 @@ def is_back(finding: Finding, before: Seen, ahead: Seen) -> Finding | None:
     left = _same_cause(finding, before, ahead)
     if left is not None and left.step > last_step(finding):
         return left
-    requests = [fix.request for fix in finding.fixes]
-    asked = {type(one) for one in requests if isinstance(one, ask.Allow)}
+    if before.trace.refusal is None:
+        return None
+    asked = {type(fix.request) for fix in finding.fixes if fix.request is not None}
     alike = (
         one
         for one in ahead.findings
