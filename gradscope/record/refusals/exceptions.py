@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
+from dataclasses import replace
 from types import FrameType
 from typing import Any
 
@@ -10,11 +12,14 @@ import torch
 
 from gradscope.dataclass import dataclass
 from gradscope.facts import Location
+from gradscope.record.definitions import source_of
 from gradscope.record.graph import Nodes, consumers
 from gradscope.record.held import alive, variables
 from gradscope.record.optimizers import parameters_of
 from gradscope.record.sites import USER, kind_of, resolve
 from gradscope.record.sizes.flow import Flow
+from gradscope.source.hand_updates import holder_of, written
+from gradscope.source.spans import expression, statement_at
 
 _CHAIN = 8  # exceptions that led to the last one
 _DIFFERENTIATING = (torch.autograd.backward.__code__, torch.autograd.grad.__code__)
@@ -83,8 +88,31 @@ def chain(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__ or error.__context__
 
 
+def written_at(raised: Raised) -> tuple[str, Any]:
+    """What an op in place was to write into, and its name, which the source tells: it raised before
+    any mode could see it."""
+    source = source_of(raised.frame.f_code.co_filename) if raised.frame is not None else None
+    if source is None or raised.place is None or raised.frame is None:
+        return "", None
+    here = replace(raised.place, file=source.file)
+    holder = holder_of(written(source, expression(source, here) or statement_at(source, here)))
+    return (source.of(holder), _held(holder, raised.frame)) if holder is not None else ("", None)
+
+
 def _tensors_in(given: Any) -> list[torch.Tensor]:
     if isinstance(given, torch.Tensor):
         return [given]
     many = given if isinstance(given, list | tuple) else ()
     return [one for one in many if isinstance(one, torch.Tensor)]
+
+
+def _held(holder: ast.expr, frame: FrameType) -> Any:
+    """What `w`, `self.scale`, `net.weight` are in a frame; None where that is not plain."""
+    if isinstance(holder, ast.Name):
+        return frame.f_locals.get(holder.id, frame.f_globals.get(holder.id))
+    if isinstance(holder, ast.Attribute):
+        owner = _held(holder.value, frame)
+        if isinstance(owner, torch.nn.Module):
+            return owner._parameters.get(holder.attr, owner._modules.get(holder.attr))
+        return getattr(owner, "__dict__", {}).get(holder.attr)
+    return None

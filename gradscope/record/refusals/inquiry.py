@@ -5,7 +5,6 @@ its checks failed is told by the text alone, and `_CHECKS` is the one place that
 comes from the graph, which is alive as long as the exception is, and from what was noted before.
 """
 
-import ast
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -23,19 +22,16 @@ from gradscope.record.definitions import (
     leaf_at,
     made_at,
     only_inference,
-    source_of,
 )
 from gradscope.record.events.provenance import storage_key
 from gradscope.record.graph import consumers, ends, is_older, leaf_ids, up, withheld
 from gradscope.record.held import variables
 from gradscope.record.journal import to_call
-from gradscope.record.refusals.exceptions import Raised, chain
+from gradscope.record.refusals.exceptions import Raised, chain, written_at
 from gradscope.record.refusals.notes import Noted, Notes, Pass, Updated, held_graphs
 from gradscope.record.sites import Site, place_of, resolve
 from gradscope.record.sizes.flow import Flow
 from gradscope.record.sizes.reasons import cut_upstream, explained
-from gradscope.source.hand_updates import holder_of, written
-from gradscope.source.spans import expression, statement_at
 
 Ask = Callable[["_Inquiry", Raised], refusals.AnyRefusal | None]
 
@@ -261,19 +257,15 @@ class _Inquiry:
         return tuple(sorted({re.sub(r"\.(\d+)", r"[\1]", name) for name in found}))
 
     def _leaf_written(self, raised: Raised) -> refusals.AnyRefusal | None:
-        if (found := _written_at(raised)) is None:
-            return None
-        name, leaf = found
+        name, leaf = written_at(raised)
         trained = isinstance(leaf, torch.nn.Parameter) or getattr(leaf, "grad", None) is not None
-        return refusals.LeafWritten(**raised.at, name=name, trained=trained)
+        return refusals.LeafWritten(**raised.at, name=name, trained=trained) if name else None
 
     def _view_written(self, raised: Raised) -> refusals.AnyRefusal | None:
-        if (found := _written_at(raised)) is None:
-            return None
-        name, view = found
-        node = getattr(view, "grad_fn", None)
-        maker = self._context.call(node) if node is not None else None
-        return refusals.ViewWritten(**raised.at, name=name, maker=maker)
+        name, view = written_at(raised)
+        made = getattr(view, "grad_fn", None)
+        maker = self._context.call(made) if made is not None else None
+        return refusals.ViewWritten(**raised.at, name=name, maker=maker) if name else None
 
     def _unreduced(self, raised: Raised) -> refusals.AnyRefusal:
         names = self._context.names
@@ -356,18 +348,6 @@ _CHECKS: tuple[tuple[str, Ask], ...] = (
 )
 
 
-def _written_at(raised: Raised) -> tuple[str, Any] | None:
-    """What an op in place was to write into, by its name in the source: it raised before any mode
-    could see it."""
-    source = source_of(raised.frame.f_code.co_filename) if raised.frame is not None else None
-    if source is None or raised.place is None or raised.frame is None:
-        return None
-    here = replace(raised.place, file=source.file)
-    node = expression(source, here) or statement_at(source, here)
-    holder = holder_of(written(source, node))
-    return (source.of(holder), _held(holder, raised.frame)) if holder is not None else None
-
-
 def _as_write(one: Noted, *, lasts: bool) -> refusals.Write:
     frames = tuple(resolve(*frame) for frame in one.site)
     return refusals.Write(one.op, frames[0], frames, "", one.module, one.recorded, lasts)
@@ -386,18 +366,6 @@ def _name_of(node: Any, frames: Sequence[FrameType]) -> str:
             if isinstance(value, torch.Tensor) and value.requires_grad and value.grad_fn is node:
                 return name
     return ""
-
-
-def _held(holder: ast.expr, frame: FrameType) -> Any:
-    """What `w`, `self.scale`, `net.weight` are in a frame; None where that is not plain."""
-    if isinstance(holder, ast.Name):
-        return frame.f_locals.get(holder.id, frame.f_globals.get(holder.id))
-    if isinstance(holder, ast.Attribute):
-        owner = _held(holder.value, frame)
-        if isinstance(owner, torch.nn.Module):
-            return owner._parameters.get(holder.attr, owner._modules.get(holder.attr))
-        return getattr(owner, "__dict__", {}).get(holder.attr)
-    return None
 
 
 def _constants(raised: Raised) -> Iterator[Site]:

@@ -208,11 +208,7 @@ class Flow:
                 self.differentiated |= self.of(value)[0]
 
     def note_constants(
-        self,
-        values: Sequence[Any],
-        by: Sequence[Any],
-        gradients: Sequence[Any],
-        frame: FrameType,
+        self, values: Sequence[Any], by: Sequence[Any], gradients: Sequence[Any], frame: FrameType
     ) -> None:
         """The program was handed gradients of these, asked for at `frame`, without their graph."""
         keys = [storage_key(one) for one in gradients if isinstance(one, torch.Tensor)]
@@ -225,19 +221,12 @@ class Flow:
         cuts |= self._follow_constant(site, self.cuts[-1], self._learnt(by))
         self._state.update({key: (0, cuts) for key in keys if key is not None})
 
-    def note_gradients(self, values: Sequence[Any], gradients: Sequence[Any]) -> None:
-        """The program was handed gradients of these, with their graph."""
-        cuts = 0
-        for value in values:
-            cuts |= self.of(value)[1] if isinstance(value, torch.Tensor) else 0
+    def note_gradients(self, gradients: Sequence[Any]) -> None:
+        """The program was handed these, with their graph."""
         for one in gradients:
-            if not isinstance(one, torch.Tensor) or one.grad_fn is None:
-                continue
-            live, key = 0, storage_key(one)
-            for leaf in leaves(consumers([one.grad_fn])):
-                live |= self.bit_of(leaf)
+            key = storage_key(one) if isinstance(one, torch.Tensor) and one.grad_fn else None
             if key is not None:
-                self._state[key] = live, cuts
+                self._state[key] = sum(map(self.bit_of, leaves(consumers([one.grad_fn])))), 0
 
     def _follow_constant(
         self, site: tuple[Site, Site], cut: Cut, by: Iterable[int] = (), drawn: int | None = None
@@ -286,7 +275,9 @@ class Flow:
         others = [self.of(one) for one in flatten(args)]
         for bit, one in list(self._constants.items()):
             # A term is added to others; a likelihood compares the sample itself, row by row.
-            reads = multiplies or (one.drawn is not None and (one.drawn in read or _has_rows(out)))
+            reads = multiplies or (
+                one.drawn is not None and (one.drawn in read or getattr(out, "ndim", 0) > 1)
+            )
             is_beside = reads and any(live & one.lost and not had & bit for live, had in others)
             if is_beside and cuts & bit and one.drawn is not None:
                 del self._constants[bit]  # whoever asks how likely it is needs no other gradient
@@ -393,10 +384,6 @@ class Flow:
 
 def _is_number(one: Any) -> bool:
     return isinstance(one, torch.Tensor) and not one.dim() and one.is_floating_point()
-
-
-def _has_rows(out: Any) -> bool:
-    return isinstance(out, torch.Tensor) and out.dim() > 1
 
 
 def _is_leaf(tensor: torch.Tensor) -> bool:
