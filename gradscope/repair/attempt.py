@@ -279,7 +279,7 @@ class Bench:
             exact = self._exactly(step, one.texts)
             first = self.before.trace
             if exact is not None and worth.rounds_alike(first, after, exact, step):
-                if not worth.agree(after, exact, step):
+                if not worth.agree(after, exact, step, worth.FORM_OFF):
                     self._formed[step] = exact
         return self._formed.get(step)
 
