@@ -222,8 +222,19 @@ def test_a_sample_that_the_rest_of_the_loss_hides_is_drawn_with_its_gradient(her
     assert loud(repaired) == []
 
 
-def test_a_sample_whose_likelihood_is_asked_for_is_meant():
-    assert [found.message for found in findings(POLICY)] == []
+def test_a_draw_whose_slopes_are_0_is_told_as_one_without_a_graph_is(here):
+    text = AUTOENCODER.replace("q.sample()", "torch.normal(q.mean, 0.5)")
+
+    (found,) = diagnosed_text(text, here, verify=True).findings
+
+    assert (found.rule, found.evidence["reason"]) == ("GS403", "sampled")
+    assert found.fixes[0].verified is True
+    assert "q.mean + 0.5 * torch.randn_like(q.mean)" in patched(found.fixes[0].patch, here)
+
+
+@pytest.mark.parametrize("drawn", ["q.sample()", "torch.normal(q.mean, q.stddev)"])
+def test_a_sample_whose_likelihood_is_asked_for_is_meant(drawn):
+    assert [found.message for found in findings(POLICY.replace("q.sample()", drawn))] == []
 
 
 COUNTED = program(

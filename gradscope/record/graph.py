@@ -130,3 +130,9 @@ def ends(part: set[Any], above: Nodes) -> Iterator[Any]:
     for node in part:
         if not hasattr(node, "variable") and not (above[node] and part.issuperset(above[node])):
             yield node
+
+
+def is_true_leaf(tensor: torch.Tensor) -> bool:
+    """A view that is made under `no_grad` has no graph of its own and says that it is a leaf."""
+    base = tensor._base
+    return tensor.is_leaf and (base is None or not base.requires_grad)

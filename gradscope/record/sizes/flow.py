@@ -18,7 +18,7 @@ from gradscope.facts import NoGradient
 from gradscope.ops.traits import Trait, has
 from gradscope.record.context import RunContext
 from gradscope.record.events.provenance import storage_key
-from gradscope.record.graph import consumers, leaves
+from gradscope.record.graph import consumers, is_true_leaf, leaves
 from gradscope.record.journal import Note
 from gradscope.record.oprun import checkpoint_around, flatten
 from gradscope.record.schema import OpInfo, read_schema
@@ -175,6 +175,11 @@ class Flow:
             # `sort` and `max` give values with a graph, and positions without.
             cut = self._add_cut(NoGradient.INTEGER, info, site or note_site(sys._getframe(2)), live)
             self._note_positions(out, cuts | cut)
+        elif live and has(info.name, Trait.DRAWS):  # a graph whose slopes are 0, as `normal` has
+            site = site or note_site(sys._getframe(2))
+            cuts |= self._add_cut(NoGradient.SAMPLED, info, site, live)
+            cuts |= self._follow_constant(site, self.cuts[-1], drawn=storage_key(out))
+            live = 0
         elif live and has(info.name, Trait.ADDS) and _is_number(out):
             cuts |= self._constant_terms(args)
         self._pass_on(info, args, out, (live, cuts), read)
@@ -211,7 +216,7 @@ class Flow:
         self, values: Sequence[Any], by: Sequence[Any], gradients: Sequence[Any], frame: FrameType
     ) -> None:
         """The program was handed gradients of these, asked for at `frame`, without their graph."""
-        keys = [storage_key(one) for one in gradients if isinstance(one, torch.Tensor)]
+        keys = (storage_key(one) for one in gradients if isinstance(one, torch.Tensor))
         upstream = [self.of(value) for value in values if isinstance(value, torch.Tensor)]
         live = cuts = 0
         for reached, before in upstream:
@@ -304,7 +309,7 @@ class Flow:
             if key is not None:
                 read.add(key)
             needs = tensor.requires_grad
-            if needs and _is_leaf(tensor):
+            if needs and is_true_leaf(tensor):
                 if key in self._state:
                     cuts |= self._cuts_before(tensor, key)
                 themselves |= self._register(tensor)
@@ -325,9 +330,8 @@ class Flow:
         `nn.Parameter(layer(x))`. That it began with those of another leaf is no use of that one."""
         live, cuts = self._state[key]
         if live and isinstance(leaf, torch.nn.Parameter) and id(leaf) not in self._bits:
-            cuts |= self._add_cut(
-                NoGradient.REWRAPPED, OpInfo(""), (self._made.get(key, ()), ()), live
-            )
+            site = self._made.get(key, ()), ()
+            cuts |= self._add_cut(NoGradient.REWRAPPED, OpInfo(""), site, live)
         self._state[key] = (live, cuts & ~self._idle)
         return self._state[key][1]
 
@@ -359,8 +363,7 @@ class Flow:
         return 1 << (len(self.cuts) - 1)
 
     def _note_positions(self, results: Sequence[Any], cuts: int) -> None:
-        for tensor in filter(is_whole, results):
-            key = storage_key(tensor)
+        for key in map(storage_key, filter(is_whole, results)):
             if key is not None:
                 self._state[key] = (0, cuts)
 
@@ -384,12 +387,6 @@ class Flow:
 
 def _is_number(one: Any) -> bool:
     return isinstance(one, torch.Tensor) and not one.dim() and one.is_floating_point()
-
-
-def _is_leaf(tensor: torch.Tensor) -> bool:
-    """A view that is made under `no_grad` has no graph of its own and says that it is a leaf."""
-    base = tensor._base
-    return tensor.is_leaf and (base is None or not base.requires_grad)
 
 
 def _is_given_values(out: Any) -> bool:

@@ -78,12 +78,19 @@ class DeadGradient(Rule):
             yield self._about_death(where, trace, magnitudes)
         # What can be pointed at first.
         groups = _groups(trace, magnitudes, roots, self.limits)
-        for group in sorted(groups, key=lambda group: group[0].location is None):
-            yield self._about(group, magnitudes)
-        told = {group[0].location for group in groups}
         constants: dict[object, list[Absence]] = defaultdict(list)
+        missing = {one.leaf: one for group in groups for one in group if one.missing}
         for one in magnitudes.constants:
-            constants[one.location].append(one)
+            absence = missing.get(one.leaf)
+            if absence is None or absence.location != one.location:
+                constants[one.location].append(one)
+        # Where a term trains none of many, one that the rest of the loss does not read is beside.
+        told = set()
+        for group in sorted(groups, key=lambda group: group[0].location is None):
+            first = group[0]
+            if first.reason is not NoGradient.CONSTANT or first.location not in constants:
+                told.add(first.location)
+                yield self._about(group, magnitudes)
         for at, group in constants.items():
             if at not in told:
                 yield self._about_constant(group, magnitudes)
