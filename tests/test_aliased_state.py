@@ -1,6 +1,10 @@
 """States that `state_dict()` gave, and that are loaded when training has gone on."""
 
+import subprocess
+import sys
+
 import pytest
+from conftest import paths
 from corpus import diagnosed_text
 
 TRAINING = """import copy
@@ -67,3 +71,37 @@ def test_without_copy_in_the_file_the_values_are_cloned(tmp_path):
     assert (
         "{name: value.clone() for name, value in net.state_dict().items()}" in found.fixes[0].code
     )
+
+
+ODD = """import traceback
+import torch
+
+odd = torch.nn.Linear(1, 1)
+odd._register_state_dict_hook(lambda module, state, prefix, about: [*state])
+print(odd.state_dict())
+net, other = torch.nn.Linear(2, 2), torch.nn.Linear(3, 2)
+try:
+    net.load_state_dict(other.state_dict())
+except RuntimeError:
+    print(traceback.format_exc())
+net(torch.ones(1, 2)).sum().backward()
+"""
+
+
+def test_odd_states_and_what_does_not_fit_are_as_without_us(tmp_path):
+    (tmp_path / "odd.py").write_text(ODD)
+    bare, seen = (
+        subprocess.run(
+            [sys.executable, *words, "odd.py"],
+            cwd=tmp_path,
+            env={"PYTHONPATH": paths()},
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        for words in ((), ("-m", "gradscope", "trace", "-o", "report.txt"))
+    )
+
+    assert "size mismatch" in bare.stdout
+    assert seen.stdout == bare.stdout
+    assert seen.returncode == 0

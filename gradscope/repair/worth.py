@@ -84,10 +84,10 @@ def is_sound(before: Trace, exact: Trace, step: int) -> bool:
     earlier = [(one.loss, loss_of(exact, one.index)) for one in before.steps[: step + 1]]
     known = [(a, b) for a, b in earlier if a is not None and b is not None and math.isfinite(a)]
     # Behind an inf a slope may be 0, as that of a logarithm is: finite, and no gradient of the run.
-    loss = loss_of(before, step)
-    is_known = loss is None or not math.isinf(loss)
+    failed = loss_of(before, step)
+    both = () if failed is not None and math.isinf(failed) else pairs(before, exact)
     return all(_is_near(a, b, SAME_RUN) for a, b in known) and all(
-        distance(a, b) <= SAME_RUN for a, b in pairs(before, exact) if is_known
+        distance(a, b) <= SAME_RUN for a, b in both
     )
 
 

@@ -125,15 +125,16 @@ def describe(
             if _is_scalar(value)
         ),
         ancestry=_ancestry(above, context),
-        negative_by=_negative_by(raw, op, above, context),
+        negative_by=_negative_by(raw, inputs, above, context),
     )
     if raw.node is not None:
         _describe_saved(raw, shape, context, op.running)
 
 
-def _negative_by(raw: Raw, op: OpRun, above: list[Any], context: RunContext) -> Operand | None:
+def _negative_by(
+    raw: Raw, inputs: list[tuple[str, torch.Tensor]], above: list[Any], context: RunContext
+) -> Operand | None:
     """The parameter that makes the op's only operand negative."""
-    inputs = op.inputs()
     if raw.node is not None or len(inputs) != 1 or not is_negative(inputs[0][1]):
         return None
     found = negative_parameter(above[0], context)

@@ -2,7 +2,7 @@
 that loading it restores nothing of what training has changed since."""
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import Any
 
@@ -10,9 +10,10 @@ import torch
 from torch import nn
 
 from gradscope.facts import Reload
-from gradscope.record.context import RunContext
+from gradscope.record.context import RunContext, shielded
 from gradscope.record.sites import Site, note_site, place_of
-from gradscope.record.stand_ins import is_elsewhere, stand_in
+from gradscope.record.sizes.leaves import has_memory
+from gradscope.record.stand_ins import is_elsewhere, leave_us_out, stand_in
 
 _MOST = 100_000  # tensors whose states are remembered
 
@@ -31,30 +32,36 @@ class Reloads:
         take: Any = nn.Module.state_dict
         load: Any = nn.Module.load_state_dict
 
-        def outermost(call: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[Any, bool]:
-            is_inner, self._within = self._within, True
-            try:
-                return call(*args, **kwargs), not is_inner
-            finally:
-                self._within = is_inner
-
         def state_dict(one: Any, *args: Any, **kwargs: Any) -> Any:
-            if is_elsewhere(thread):
+            if is_elsewhere(thread) or self._within:
                 return take(one, *args, **kwargs)
-            state, is_whole = outermost(take, one, *args, **kwargs)
-            if is_whole:
-                self._note_taken(state, note_site(sys._getframe(1))[0])
+            self._within = True
+            try:
+                state = take(one, *args, **kwargs)
+            except BaseException as error:
+                leave_us_out(error)
+                raise
+            finally:
+                self._within = False
+            if isinstance(state, Mapping):
+                with shielded(self._context):
+                    self._note_taken(state, note_site(sys._getframe(1))[0])
             return state
 
         def load_state_dict(one: Any, state: Any, *args: Any, **kwargs: Any) -> Any:
-            if not is_elsewhere(thread) and not self._within and isinstance(state, Mapping):
-                self._note_loaded(one, state, note_site(sys._getframe(1))[0])
-            return load(one, state, *args, **kwargs)
+            if not is_elsewhere(thread) and isinstance(state, Mapping):
+                with shielded(self._context):
+                    self._note_loaded(one, state, note_site(sys._getframe(1))[0])
+            try:
+                return load(one, state, *args, **kwargs)
+            except BaseException as error:
+                leave_us_out(error)
+                raise
 
         stand_in(stack, nn.Module, "state_dict", state_dict)
         stand_in(stack, nn.Module, "load_state_dict", load_state_dict)
 
-    def _note_taken(self, state: Any, site: Site) -> None:
+    def _note_taken(self, state: Mapping[Any, Any], site: Site) -> None:
         if len(self._taken) > _MOST:
             self._taken.clear()
         for value in state.values():
@@ -83,8 +90,7 @@ class Reloads:
 
 def _is_same(own: Any, given: Any) -> bool:
     """Whether a tensor is a parameter's own memory, as it lies there."""
-    if not isinstance(given, torch.Tensor) or given.is_meta or own.is_meta:
+    if not (has_memory(own) and has_memory(given) and own.numel()):
         return False
-    return (given.data_ptr(), given.shape, given.stride()) == (
-        own.data_ptr(), own.shape, own.stride(),
-    ) and own.numel() > 0  # fmt: skip
+    lies = [(one.data_ptr(), one.shape, one.stride()) for one in (own, given)]
+    return lies[0] == lies[1]

@@ -118,7 +118,7 @@ class DomainError(Rule):
             trace,
             message=f"`kl_div` takes the logarithm of {target}, which is one already",
             label="the logarithm of a negative number is NaN",
-            why=f"The target of `kl_div` are probabilities, unless it is told that they are"
+            why="The target of `kl_div` holds probabilities, unless it is told that it holds their"
             f" logarithms. No element of {target} is above 0, as of a logarithm of probabilities.",
             fixes=(ask.LogTarget(),),
         )
