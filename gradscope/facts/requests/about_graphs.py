@@ -50,9 +50,10 @@ class Allow(Request):
 
 
 class OutOfPlace(Allow):
-    """Compute a new tensor where `write` changes one."""
+    """Compute a new tensor at `place`, where one is changed; by a layer of the class `module`."""
 
-    write: Write
+    place: Location | None
+    module: str = ""
 
 
 class CopyWhenSaved(Allow):

@@ -24,10 +24,10 @@ _SIGNS = {"add": "+", "sub": "-", "mul": "*", "div": "/", "pow": "**", "mm": "@"
 def out_of_place(culprit: Culprit, request: ask.OutOfPlace) -> Ways:
     """`x = x + y` for `x += y`, `x = x.relu()` for `x.relu_()`, `inplace=False`; where a part of a
     tensor is written, a copy of it before."""
-    source, place = culprit.source, request.write.location
+    source, place = culprit.source, request.place
     node = node_at(source, place)
-    if request.write.module:
-        yield _not_in_place(source, request.write.module)
+    if request.module:
+        yield _not_in_place(source, request.module)
     if isinstance(node, ast.Call):
         yield _switched_off(source, node)
         yield _renamed(source, node)

@@ -22,7 +22,7 @@ def requests(refusal: refusals.Refusal) -> Iterator[ask.Request]:
             ways = ask.WithoutGrad(), ask.CopyLeaf(name)
             yield from ways if trained else reversed(ways)
         case refusals.ViewWritten(name=name, raised_at=place):
-            yield ask.OutOfPlace(refusals.Write("", place, (place,) if place is not None else ()))
+            yield ask.OutOfPlace(place)
             yield ask.CopyLeaf(name)
         case refusals.Unreduced():
             yield ask.FindUnused()
@@ -67,7 +67,7 @@ def _changed(refusal: refusals.ChangedInPlace) -> Iterator[ask.Request]:
         return
     copies_first = not write.recorded or _is_one_line(write.location, saved)
     first, last = (copies, ()) if copies_first else ((), copies)
-    yield from (*first, ask.OutOfPlace(write), *last)
+    yield from (*first, ask.OutOfPlace(write.location, write.module), *last)
 
 
 def _is_one_line(written: Location | None, saved: Call | None) -> bool:
