@@ -32,7 +32,7 @@ def diagnose(trace: Trace, limits: Limits = DEFAULT_LIMITS) -> tuple[Finding, ..
     roots = find_roots(trace)
     asked = [type(rule)(limits) for rule in rules.RULES.values()]
     found = [finding for rule in asked for finding in _ask(rule, trace, roots)]
-    joined = order.without_consequences(_told_once(_join(found, roots)))
+    joined = order.without_consequences(_without_repeats(_join(found, roots)))
     ranked = sorted(joined, key=lambda f: (f.severity.rank, *_place(f, roots)))
     return order.with_reasons_first(tuple(ranked))
 
@@ -164,8 +164,8 @@ def _one_a_place(roots: Iterable[Root], trace: Trace) -> Iterator[Root]:
         extra = tuple(symptom for symptom in root.symptoms if symptom not in known.symptoms)
         also = known.also
         if location is not None:  # the same span may have run in another module
-            told = filter(None, (known.event.blame.location, *also))
-            spans = [replace(one, module=location.module) for one in told]
+            spots = filter(None, (known.event.blame.location, *also))
+            spans = [replace(one, module=location.module) for one in spots]
             also = also if location in spans else (*also, location)
         places[key] = replace(known, symptoms=known.symptoms + extra, also=also)
     yield from places.values()
@@ -182,16 +182,16 @@ def _join(found: Iterable[Finding], roots: tuple[Root, ...]) -> Iterator[Finding
     yield from best.values()
 
 
-def _told_once(found: Iterable[Finding]) -> Iterator[Finding]:
+def _without_repeats(found: Iterable[Finding]) -> Iterator[Finding]:
     """Findings that say the same of the same place are one, whatever roots they come from."""
-    told: dict[object, Finding] = {}
+    kept: dict[object, Finding] = {}
     for finding in found:
         key = (finding.rule, finding.message, finding.location)
-        first = told.setdefault(key, finding)
+        first = kept.setdefault(key, finding)
         if first is not finding:
             extra = tuple(one for one in finding.symptoms if one not in first.symptoms)
-            told[key] = replace(first, symptoms=first.symptoms + extra)
-    yield from told.values()
+            kept[key] = replace(first, symptoms=first.symptoms + extra)
+    yield from kept.values()
 
 
 def _root_of(finding: Finding, roots: tuple[Root, ...]) -> int | None:

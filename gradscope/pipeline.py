@@ -34,8 +34,7 @@ from gradscope.facts import (
 from gradscope.programs import Kept, RunOptions, Target, run
 from gradscope.programs.ranks import Ranks
 from gradscope.repair import Again, Budget, repaired
-from gradscope.repair.again import FAILURES
-from gradscope.repair.again import told as failure_told
+from gradscope.repair.again import FAILURES, failure_text
 from gradscope.repair.budget import RunsSpent
 from gradscope.repair.closer import look_closer
 from gradscope.repair.keep import keep_step, step_in
@@ -52,17 +51,17 @@ FURTHER = (
     (with_stable_rate, "at which learning rate training stops diverging"),
 )
 
-Told = Callable[[Finding], bool]
+About = Callable[[Finding], bool]
 Findings = tuple[Finding, ...]
 LeftOut = tuple[NotChecked, ...]
-Mend = Callable[[Trace, Findings], tuple[Findings, LeftOut]]
+Repair = Callable[[Trace, Findings], tuple[Findings, LeftOut]]
 
 
 def anything(finding: Finding) -> bool:
     return True
 
 
-def has_hurt(finding: Finding) -> bool:
+def is_no_hazard(finding: Finding) -> bool:
     return not RULES[finding.rule].of_hazards
 
 
@@ -89,7 +88,7 @@ def judge_again(saved: Saved, config: Config) -> Report:
         untried = NotTried(Reason.SAVED)
         return replace(finding, fixes=tuple(replace(fix, verdict=untried) for fix in finding.fixes))
 
-    def mend(seen: Trace, findings: Findings) -> tuple[Findings, LeftOut]:
+    def repair(seen: Trace, findings: Findings) -> tuple[Findings, LeftOut]:
         return tuple(map(served, findings)), ()
 
     gone = "is not as it was when it ran: its lines are not shown, and not repaired"
@@ -97,8 +96,8 @@ def judge_again(saved: Saved, config: Config) -> Report:
         saved.trace.target,
         saved.trace,
         config,
-        told=has_hurt,
-        mend=mend,
+        about=is_no_hazard,
+        repair=repair,
         remarks=tuple(f"{file} {gone}" for file in changed),
         texts=unread(saved),
     )
@@ -115,31 +114,31 @@ def replay(folder: Path, config: Config, stages: Stages, started: float) -> Repo
     stages.begin(Doing.RUNNING)
     seen = run(kept.target, options, silent=True, on_progress=stages.progress(None))
 
-    def mend(seen: Trace, findings: Findings) -> tuple[Findings, LeftOut]:
+    def repair(seen: Trace, findings: Findings) -> tuple[Findings, LeftOut]:
         return repaired(seen, findings, None, untried=Reason.STEP), kept.unkept
 
     stages.begin(Doing.DIAGNOSING)
     report = conclude(
-        kept.target.name, seen, config, told=has_hurt, mend=mend, remarks=kept.remarks
+        kept.target.name, seen, config, about=is_no_hazard, repair=repair, remarks=kept.remarks
     )
-    there, wanted = {_told(one) for one in report.findings}, rule_filter(config)
+    there, wanted = {_heading(one) for one in report.findings}, rule_filter(config)
     lost = tuple(
         one
-        for one in diagnose(kept.told, config.thresholds)
-        if one.severity is Severity.ERROR and _told(one) not in there and wanted(one)
+        for one in diagnose(kept.seen, config.thresholds)
+        if one.severity is Severity.ERROR and _heading(one) not in there and wanted(one)
     )
     remarks = (
-        f"{_told(one)} is told as the program showed it; the step alone does not" for one in lost
+        f"{_heading(one)} is told as the program showed it; the step alone does not" for one in lost
     )
     return replace(
         report,
-        findings=(*report.findings, *pointed(mend(kept.told, lost)[0], NO_TEXTS)),
+        findings=(*report.findings, *pointed(repair(kept.seen, lost)[0], NO_TEXTS)),
         remarks=(*report.remarks, *remarks),
         seconds=time.monotonic() - started,
     )
 
 
-def _told(finding: Finding) -> str:
+def _heading(finding: Finding) -> str:
     """The rule, its cause and the line."""
     at = f" at {finding.location}" if finding.location else ""
     return f"{finding.rule} {finding.name}{at}"
@@ -155,8 +154,8 @@ def conclude(
     seen: Trace,
     config: Config,
     *,
-    told: Told = anything,
-    mend: Mend = untried,
+    about: About = anything,
+    repair: Repair = untried,
     accept: bool = True,
     remarks: tuple[str, ...] = (),
     texts: Texts = NO_TEXTS,
@@ -164,12 +163,12 @@ def conclude(
     """What follows from a run, for every command alike: diagnosed, selected, repaired, pointed at,
     and without what the project accepts.
 
-    `told` is what the command is about, `mend` gives the findings their fixes, `texts` stood in
+    `about` is what the command is about, `repair` gives the findings their fixes, `texts` stood in
     for files when it ran, by their real path.
     """
     wanted = rule_filter(config)
-    found = tuple(filter(told, diagnose(seen, config.thresholds)))
-    findings, left_out = mend(seen, tuple(filter(wanted, found)))
+    found = tuple(filter(about, diagnose(seen, config.thresholds)))
+    findings, left_out = repair(seen, tuple(filter(wanted, found)))
     unwanted = tuple(one for one in found if not wanted(one))
     report = Report(name, seen, pointed(findings, texts), remarks, not_searched=left_out)
     report = report.without(unwanted, "left out by select or ignore")
@@ -231,8 +230,10 @@ def trace(
         if ranks is not None:
             seen, ranked = _agreed(ranks, seen, options.limits)
             if not ranks.leads:
-                told = again.follow()
-                return told if isinstance(told, Report) else Report(target.name, seen, ranks=ranked)
+                theirs = again.follow()
+                if isinstance(theirs, Report):
+                    return theirs
+                return Report(target.name, seen, ranks=ranked)
             remarks = (*remarks, *rank_remarks(ranked))
         require_backward(target, seen)
         if keep is not None:
@@ -243,7 +244,7 @@ def trace(
             remarks, unseen = (*remarks, remark), (*unseen, *unkept)
         is_diagnosed = False
 
-        def mend(seen: Trace, findings: Findings) -> tuple[Findings, LeftOut]:
+        def repair(seen: Trace, findings: Findings) -> tuple[Findings, LeftOut]:
             nonlocal is_diagnosed
             is_diagnosed = True
             after_update = not any(finding.phase is Phase.OPTIMIZER for finding in findings)
@@ -252,10 +253,16 @@ def trace(
             return findings, (*unseen, *left_out)
 
         stages.begin(Doing.DIAGNOSING)
-        told = anything if hazards else has_hurt
+        about = anything if hazards else is_no_hazard
         try:
             report = conclude(
-                target.name, seen, config, told=told, mend=mend, accept=accept, remarks=remarks
+                target.name,
+                seen,
+                config,
+                about=about,
+                repair=repair,
+                accept=accept,
+                remarks=remarks,
             )
         except KeyboardInterrupt:
             if was_interrupted or is_diagnosed:
@@ -319,7 +326,7 @@ def _with_fixes(
         except TimeoutError:
             why = f"out of time; --verify-time is {again.budget.seconds:g} s"
         except FAILURES as failure:
-            why = failure_told(failure)
+            why = failure_text(failure)
         except KeyboardInterrupt:
             again.budget.interrupt()
         left_out += [NotChecked(what, why)] * bool(why)

@@ -167,7 +167,7 @@ def _make_round(
 ) -> None:
     """Judge what the last fixes led to, and apply those that it asks for."""
 
-    def mend(seen: Trace, findings: Findings) -> tuple[Findings, LeftOut]:
+    def repair(seen: Trace, findings: Findings) -> tuple[Findings, LeftOut]:
         def patched(patches: Mapping[str, str], steps: range, limit: float) -> Trace:
             return rerun({**state.texts, **patches}, steps, limit)
 
@@ -192,8 +192,8 @@ def _make_round(
         seen.target,
         seen,
         config,
-        told=lambda finding: finding.severity is Severity.ERROR,
-        mend=untouched if last else mend,
+        about=lambda finding: finding.severity is Severity.ERROR,
+        repair=untouched if last else repair,
         texts=state.as_patched,
     )
     state.trace, state.left, state.is_over = seen, report.findings, True
@@ -217,24 +217,17 @@ def fix_target(
     ranks: Ranks | None = None,
 ) -> Repaired:
     """`fix_all` for a target. What the program prints is not shown: stdout is for the patch."""
-    told, spent = stages or Stages(), Budget(config.verify_time, config.verify_runs)
+    stages, spent = stages or Stages(), Budget(config.verify_time, config.verify_runs)
     options = RunOptions.configured(config)
     again: Again | None = None
 
     def rerun(patches: Mapping[str, str], steps: range | None, limit: float | None) -> Trace:
         nonlocal again
         if again is None:
-            progress = told.progress(options.steps)
-            first = run(
-                target,
-                options,
-                silent=True,
-                on_progress=progress,
-                kept=kept,
-                ranks=ranks,
-            )
+            progress = stages.progress(options.steps)
+            first = run(target, options, silent=True, on_progress=progress, kept=kept, ranks=ranks)
             again = Again(
-                target, options, first, spent, told, after_update=False, kept=kept, ranks=ranks
+                target, options, first, spent, stages, after_update=False, kept=kept, ranks=ranks
             )
             seen, again, _ = look_closer(first, again)
             return seen
@@ -257,7 +250,7 @@ def fix_target(
             rerun_with=rerun_with,
             config=config,
             budget=spent,
-            stages=told,
+            stages=stages,
             tell=tell,
             ranks=ranks,
             follow=follow,

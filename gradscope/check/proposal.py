@@ -118,12 +118,12 @@ def write_proposal(folder: Path) -> list[str]:
             help="add to its targets: by hand; gradscope check --show-config prints them",
         )
     found = propose(folder)
-    told = [f"left out: {reason}" for reason in found.left_out]
+    remarks = [f"left out: {reason}" for reason in found.left_out]
     if not found.targets:
         raise GradscopeError(
             "no program in this folder calls backward(), so nothing was written",
             help="name a function that returns the loss: gradscope check FILE.py:FUNCTION",
-            detail="\n".join(told),
+            detail="\n".join(remarks),
         )
     import yaml
 
@@ -132,7 +132,7 @@ def write_proposal(folder: Path) -> list[str]:
     return [
         f"wrote {FILE_NAMES[0]} with {plural(len(found.targets), 'target')}:",
         *(f"  {target}" for target in found.targets),
-        *told,
+        *remarks,
         "`gradscope check` runs it",
     ]
 

@@ -69,9 +69,9 @@ def sharing(*names: str) -> Callable[[Callable[..., int]], Callable[..., int]]:
     for name in names:
         kind, metavar, help = _OTHERS[name] if name in _OTHERS else _of_key(name)
         words = (f"--{name.replace('_', '-')}", *_SHORT.get(name, ()))
-        said = typer.Option(None, *words, metavar=metavar, help=help, min=_LEAST.get(kind))
+        option = typer.Option(None, *words, metavar=metavar, help=help, min=_LEAST.get(kind))
         further.append(
-            Parameter(name, Parameter.KEYWORD_ONLY, default=said, annotation=kind | None)
+            Parameter(name, Parameter.KEYWORD_ONLY, default=option, annotation=kind | None)
         )
 
     def shared(command: Callable[..., int]) -> Callable[..., int]:
@@ -81,8 +81,8 @@ def sharing(*names: str) -> Callable[[Callable[..., int]], Callable[..., int]]:
         def call(**given: Any) -> int:
             return command(**{name: given[name] for name in own})
 
-        told: Any = call
-        told.__signature__ = Signature([*own.values(), *further])
+        shown: Any = call
+        shown.__signature__ = Signature([*own.values(), *further])
         return call
 
     return shared
@@ -93,8 +93,8 @@ def _of_key(name: str) -> tuple[Any, str | None, str]:
     field = _FIELDS.get(name, name)
     (read, words), default = KEYS[field.replace("_", "-")], getattr(Config(), field)
     if isinstance(default, int | float | str) and not isinstance(default, bool):
-        told = default if isinstance(default, str) else f"{default:g}"
-        words = f"{words.removesuffix('.')} [{told}]."
+        shown = default if isinstance(default, str) else f"{default:g}"
+        words = f"{words.removesuffix('.')} [{shown}]."
     return *_KINDS[read], words
 
 

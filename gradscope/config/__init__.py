@@ -159,8 +159,8 @@ def _over(config: Config, values: dict[str, Any]) -> Config:
     origins = {**config.origins, **values.pop("origins")}
     if "inputs" in values:
         # What is given to one function must be one of its parameters; a script takes none at all.
-        meant = ":" in str(values.get("target", ""))
-        own = tuple(replace(given, optional=not meant) for given in values["inputs"])
+        names_function = ":" in str(values.get("target", ""))
+        own = tuple(replace(given, optional=not names_function) for given in values["inputs"])
         merged = {given.name: given for given in (*config.inputs, *own)}
         values["inputs"] = tuple(merged.values())
     if "target" in values or "model" in values:

@@ -113,7 +113,9 @@ class InPlace:
         if seen is None:
             return Report(self._name, Trace(self._name), not_searched=(NotChecked(_WHAT, why),))
 
-        def mend(seen: Trace, found: tuple[Finding, ...]) -> tuple[tuple[Finding, ...], tuple[()]]:
+        def repair(
+            seen: Trace, found: tuple[Finding, ...]
+        ) -> tuple[tuple[Finding, ...], tuple[()]]:
             return repaired(
                 seen,
                 found,
@@ -124,7 +126,7 @@ class InPlace:
                 diagnosis=partial(diagnose, limits=config.thresholds),
             ), ()
 
-        report = conclude(self._name, seen, config, mend=mend)
+        report = conclude(self._name, seen, config, repair=repair)
         steps = range(self._first, len(seen.steps))
         same = repeats(Trace(self._name, steps=self._seen.ran.facts()), seen, steps)
         return replace(report, replay=Replay(Origin.IN_PLACE, self._first, len(steps), same))

@@ -38,7 +38,7 @@ from gradscope.integrations.shown import mimebundle
 from gradscope.norms.loggers import Scalars, writer_of
 from gradscope.pipeline import conclude, share_of, with_sent
 from gradscope.programs.board import Board
-from gradscope.programs.ranks import shared_of, told_by_one
+from gradscope.programs.ranks import as_one_rank_reports, shared_of
 from gradscope.record import StopTrace
 from gradscope.record.observation import Observation
 from gradscope.report import FORMATS, Options
@@ -63,7 +63,7 @@ class SharedBlock:
     def __init__(self, board: Board) -> None:
         self.board = board
         self._key = f"block/{next(_blocks)}"
-        self._told: Story | None = None
+        self._agreed_story: Story | None = None
         board.post(f"{self._key}/begun/{board.rank}", True)
 
     @classmethod
@@ -76,19 +76,19 @@ class SharedBlock:
         """This rank has left the block."""
         self.board.post(f"{self._key}/{self.board.rank}", (trace, replayed))
 
-    def told(self, own: Trace, replayed: Report | None, limits: Limits) -> Story:
+    def story(self, own: Trace, replayed: Report | None, limits: Limits) -> Story:
         """That of the rank that tells it; of a block that this rank alone has watched its own,
         without more."""
         others = [rank for rank in self.board.others if self.board.has(f"{self._key}/begun/{rank}")]
         if not others:
             return own, replayed, None
-        if self._told is None:
+        if self._agreed_story is None:
             until = time.monotonic() + _PATIENCE
             found = {rank: self.board.read(f"{self._key}/{rank}", rank, until) for rank in others}
-            told = {rank: one for rank, one in found.items() if one is not None}
-            told[self.board.rank] = own, replayed
-            self._told = _agreed(told, self.board.count, limits)
-        return self._told
+            traces = {rank: one for rank, one in found.items() if one is not None}
+            traces[self.board.rank] = own, replayed
+            self._agreed_story = _agreed(traces, self.board.count, limits)
+        return self._agreed_story
 
 
 def _agreed(
@@ -100,7 +100,7 @@ def _agreed(
         seen = replayed.trace if replayed is not None and replayed.findings else trace
         whole = replace(seen, magnitudes=seen.magnitudes.joined(sizes))
         shares[rank] = share_of(shared_of(rank, whole), whole, limits)
-    ranked = told_by_one(shares, count)
+    ranked = as_one_rank_reports(shares, count)
     trace, replayed = found[ranked.rank]
     trace = with_sent(trace, ranked)
     return replace(trace, magnitudes=trace.magnitudes.joined(sizes)), replayed, ranked
@@ -185,8 +185,8 @@ class Watch:
             self._shared.ended(self._trace(), self._replayed)
         if self._scalars is not None and self._write is not None:
             self._scalars.end()
-            told = Counter(finding.severity for finding in self.findings())
-            counts = {f"gradscope/{one}s": float(told[one]) for one in Severity}
+            found = Counter(finding.severity for finding in self.findings())
+            counts = {f"gradscope/{one}s": float(found[one]) for one in Severity}
             self._write(counts, max(self._observation.steps - 1, 0))
         return isinstance(error, StopTrace)
 
@@ -228,7 +228,7 @@ class Watch:
         trace, replayed = self._trace(), self._replayed
         if self._shared is None or not self._has_ended:
             return trace, replayed, None
-        return self._shared.told(trace, replayed, self.config.thresholds)
+        return self._shared.story(trace, replayed, self.config.thresholds)
 
     @property
     def rank(self) -> int:
@@ -272,8 +272,8 @@ class Watch:
 def _unlike(finding: Finding) -> Finding:
     """A finding of what was run again, from another beginning."""
     unlike = NotTried(Reason.NOT_REPEATABLE)
-    told = (
+    fixes = (
         replace(fix, verdict=unlike) if fix.verdict == NotTried(Reason.NOT_REPEATED) else fix
         for fix in finding.fixes
     )
-    return replace(finding, fixes=tuple(told))
+    return replace(finding, fixes=tuple(fixes))

@@ -70,7 +70,7 @@ def norms(
     def of_sizes(finding: Finding) -> bool:
         return RULES[finding.rule].of_sizes  # what is not finite is the business of `trace`
 
-    report = conclude(target.name, seen, config, told=of_sizes, mend=untouched, remarks=remarks)
+    report = conclude(target.name, seen, config, about=of_sizes, repair=untouched, remarks=remarks)
     return described(report, measured, options)
 
 

@@ -87,8 +87,8 @@ class Scalars:
             self._waiting.clear()
         elif len(self._waiting) > _PATIENCE:
             self.end()
-        is_told = self._has_updates is None or self._count % self._every == 0
-        self._waiting.append(_values(graded, leaf_of, inspected) if is_told else {})
+        is_logged = self._has_updates is None or self._count % self._every == 0
+        self._waiting.append(_values(graded, leaf_of, inspected) if is_logged else {})
         if self._has_updates is False:
             self._tell()
 

@@ -35,7 +35,7 @@ def render(
 def _measured(report: NormReport, options: Options, depth: int | None, sort: str) -> Iterator[Line]:
     plainly = not _can(options.encoding, bars.SPARKS)
 
-    def said(lines: Iterable[str]) -> Iterator[Line]:
+    def folded(lines: Iterable[str]) -> Iterator[Line]:
         for line in lines:
             for part in _folded(clean(line, options.encoding), options.width):
                 yield (Segment(part),)
@@ -43,8 +43,8 @@ def _measured(report: NormReport, options: Options, depth: int | None, sort: str
     for one in sections(report, depth=depth, sort=sort, tree=sort == "module", most=_LAYERS_SHOWN):
         yield from [()] * bool(one.title)
         for curve in one.curves:
-            yield from said(_curve(curve, options.width, plainly))
-        yield from said(one.lines)
+            yield from folded(_curve(curve, options.width, plainly))
+        yield from folded(one.lines)
         if one.table:
             yield from _table(one.table, options, plainly)
 

@@ -139,7 +139,7 @@ class Effects:
 
     def found(self) -> tuple[Effect, ...]:
         """All effects in the order in which they came; those of forked processes last."""
-        for effect in self._forks.told():
+        for effect in self._forks.received():
             self._found.setdefault((effect.kind, effect.what), effect)
         return tuple(self._found.values())
 
@@ -310,11 +310,11 @@ class _Forks:
 
     def tell(self, effect: Effect) -> None:
         if self._is_fork and self.pipe is not None:
-            said = pickle.dumps(effect)
+            pickled = pickle.dumps(effect)
             with suppress(OSError):  # full: so many say enough
-                os.write(self.pipe[1], len(said).to_bytes(4, "little") + said)
+                os.write(self.pipe[1], len(pickled).to_bytes(4, "little") + pickled)
 
-    def told(self) -> Iterable[Effect]:
+    def received(self) -> Iterable[Effect]:
         if self._is_fork or self.pipe is None:
             return
         came = b""

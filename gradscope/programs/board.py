@@ -96,8 +96,8 @@ class Board:
         """What each rank posts under a key, in their order; without those that are gone."""
         self.post(f"{key}/{self.rank}", (fact,))  # which may be None
         found = {rank: self.read(f"{key}/{rank}", rank, until) for rank in self.others}
-        told = {rank: one[0] for rank, one in found.items() if one is not None}
-        return dict(sorted({**told, self.rank: fact}.items()))
+        facts = {rank: one[0] for rank, one in found.items() if one is not None}
+        return dict(sorted({**facts, self.rank: fact}.items()))
 
     def count_up(self, key: str) -> int:
         """How many have come by here, with this one."""

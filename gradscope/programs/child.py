@@ -68,7 +68,7 @@ class Messenger:
         self.observation = self._observation(job)
         self._target = job.target.name
         self._channel = channel
-        self._told = 0.0
+        self._last_progress = 0.0
         self._next_interim = 0.0
         self._repeat = job.repeat
         self._done = job.done
@@ -109,8 +109,8 @@ class Messenger:
         """Called after backward passes."""
         self._count(steps)
         now = time.monotonic()
-        if now - self._told >= PROGRESS_EVERY:
-            self._told = now
+        if now - self._last_progress >= PROGRESS_EVERY:
+            self._last_progress = now
             self._channel.send(Progress(steps, ops))
         if now >= self._next_interim:
             self._channel.send(self._trace(Ending("stopped")))
@@ -314,7 +314,7 @@ def _run(job: Job, channel: Channel, snapshots: Snapshots | None) -> int:
         return 2
     except BaseException as error:
         with undisturbed(), channel.modules.found():  # the ending is told once
-            code = _told(error, job, messenger, channel)
+            code = _ended_by(error, job, messenger, channel)
         tell_hook(error)
         return code
     else:
@@ -325,7 +325,7 @@ def _run(job: Job, channel: Channel, snapshots: Snapshots | None) -> int:
         messenger.let_go()
 
 
-def _told(error: BaseException, job: Job, messenger: Messenger, channel: Channel) -> int:
+def _ended_by(error: BaseException, job: Job, messenger: Messenger, channel: Channel) -> int:
     """Report what the program let out, and return its exit code."""
     if isinstance(error, ImportError | SyntaxError) and not messenger.observation.steps:
         channel.close(_not_importable(job.target, error))

@@ -84,20 +84,20 @@ def ending_of_status(status: int, deaths: str) -> Ending:
     stack = traceback.StackSummary.from_list(
         [traceback.FrameSummary(file, line, name) for file, line, name in frames]
     )
-    told = "".join(["Traceback (most recent call last):\n", *stack.format()]) if frames else ""
+    trace = "".join(["Traceback (most recent call last):\n", *stack.format()]) if frames else ""
     place = _whole_line(*frames[-1]) if frames else None
     waits = _waits(compile("", file, "exec") for file, *_ in _FRAME.findall(deaths)[::-1])
-    return Ending("died", detail, status, told, place, waits=waits)
+    return Ending("died", detail, status, trace, place, waits=waits)
 
 
 def trimmed(error: BaseException) -> str:
     """The traceback as Python prints it, with the user's own frames alone where there are any."""
-    told = traceback.TracebackException(type(error), error, error.__traceback__)
-    for part in _chain(told):
+    formatted = traceback.TracebackException(type(error), error, error.__traceback__)
+    for part in _chain(formatted):
         own = [frame for frame in part.stack if kind_of_file(frame.filename) == USER]
         foreign = [frame for frame in part.stack if kind_of_file(frame.filename) != OURS]
         part.stack = traceback.StackSummary.from_list(own or foreign[-1:])
-    return "".join(told.format())
+    return "".join(formatted.format())
 
 
 def tell_hook(error: BaseException) -> None:
@@ -158,12 +158,12 @@ def _codes(frames: TracebackType | None) -> Iterator[CodeType]:
     return (one.tb_frame.f_code for one in _links(frames))
 
 
-def _chain(told: traceback.TracebackException | None) -> Iterator[traceback.TracebackException]:
-    while told is not None:
-        yield told
-        for part in told.exceptions or ():
+def _chain(one: traceback.TracebackException | None) -> Iterator[traceback.TracebackException]:
+    while one is not None:
+        yield one
+        for part in one.exceptions or ():
             yield from _chain(part)
-        told = told.__cause__ or told.__context__
+        one = one.__cause__ or one.__context__
 
 
 def _innermost(frames: TracebackType | None) -> Location | None:

@@ -183,22 +183,22 @@ class Ranks:
 
     def first_step(self, step: int | None, idle: bool) -> int | None:
         """The earliest that any rank asks for; None too where one is `idle`."""
-        told = self._meet((step, idle)).values()
-        steps = [one for one, _ in told if one is not None]
-        return None if any(idle for _, idle in told) else min(steps, default=None)
+        met = self._meet((step, idle)).values()
+        steps = [one for one, _ in met if one is not None]
+        return None if any(idle for _, idle in met) else min(steps, default=None)
 
     def agree(self, share: Share) -> Ranked:
         """On the rank whose story is told: where the first bad value was born, else where the
         program came to its end first."""
-        ranked = told_by_one(self._meet(share), self.count)
+        ranked = as_one_rank_reports(self._meet(share), self.count)
         self.leads, self._leader = ranked.rank == self.rank, ranked.rank
         return ranked
 
     def joined(self, seen: Trace) -> tuple[Trace, list[Magnitudes]]:
         """With the sizes of whole gradients, of which each rank has seen a part; and what the
         others have measured."""
-        told = self._meet(seen.magnitudes).items()
-        others = [one for rank, one in told if rank != self.rank and one is not None]
+        met = self._meet(seen.magnitudes).items()
+        others = [one for rank, one in met if rank != self.rank and one is not None]
         return replace(seen, magnitudes=seen.magnitudes.joined(others)), others
 
     # What the leading rank orders, and the others do
@@ -239,8 +239,8 @@ class Ranks:
             self.release()
             self._board.post("code", code)
         elif self._leader is not None:
-            told: int | None = self._board.read("code", self._leader)
-            code = code if told is None else told
+            agreed: int | None = self._board.read("code", self._leader)
+            code = code if agreed is None else agreed
         self.leave()
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the launcher ends those that end last
@@ -277,7 +277,7 @@ def shared_of(rank: int, trace: Trace) -> Share:
     )
 
 
-def told_by_one(shares: Mapping[int, Share], count: int) -> Ranked:
+def as_one_rank_reports(shares: Mapping[int, Share], count: int) -> Ranked:
     """Whose story it is, of `count` ranks; those without a share are gone."""
     hung = [rank for rank, one in shares.items() if _hangs(one, shares.values())]
     known = {**shares, **{rank: replace(shares[rank], fate=Fate.HUNG) for rank in hung}}
@@ -286,8 +286,8 @@ def told_by_one(shares: Mapping[int, Share], count: int) -> Ranked:
     if teller.fate is Fate.RECEIVED and senders:
         teller = replace(min(senders, key=lambda one: one.step), fate=Fate.BORN)
     others = (known.get(rank, Share(rank, Fate.GONE)) for rank in range(count))
-    told = (_as_told(one, teller) for one in others if one.rank != teller.rank)
-    return Ranked(teller.rank, count, teller, tuple(told))
+    others = (_beside(one, teller) for one in others if one.rank != teller.rank)
+    return Ranked(teller.rank, count, teller, tuple(others))
 
 
 def _fate(trace: Trace) -> Fate:
@@ -320,7 +320,7 @@ def _precedence(share: Share) -> tuple[int, bool, tuple[int, ...], int]:
     return _TELLS.index(fate), not share.symptoms, place, share.rank
 
 
-def _as_told(share: Share, teller: Share) -> Share:
+def _beside(share: Share, teller: Share) -> Share:
     """What another rank waits for in a collective does not come any more: then it raises as well,
     and something else. And what it found in a later step, it may have received before."""
     if not teller.fate.is_own:

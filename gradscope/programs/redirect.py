@@ -124,7 +124,7 @@ class _Redirected:
         def open(path: Any, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> Any:
             if self._is_left_alone(path, flags & OPENS_TO_WRITE):
                 return original(path, flags, mode, dir_fd=dir_fd)
-            with own_work(), _told_of(path):
+            with own_work(), _naming(path):
                 return self._opened(original, self._resolved(path, dir_fd), flags, mode)
 
         return open
@@ -145,7 +145,7 @@ class _Redirected:
         open_descriptor = os.open
 
         def opened(path: Any, flags: int) -> Any:
-            with _told_of(path):
+            with _naming(path):
                 return self._opened(open_descriptor, self._resolved(path), flags, 0o666)
 
         @wraps(original)
@@ -174,7 +174,7 @@ class _Redirected:
             name = os.fsdecode(database)
             if is_own_work() or name in ("", ":memory:") or name.startswith("file:"):
                 return original(database, *args, **kwargs)
-            with own_work(), _told_of(database):
+            with own_work(), _naming(database):
                 place = self._overlay.write(self._resolved(database))
                 return original(place, *args, **kwargs)
 
@@ -193,7 +193,7 @@ class _Redirected:
             folder = "." if path is None else path
             if self._is_left_alone(folder, False):
                 return original(folder)
-            with own_work(), _told_of(folder):
+            with own_work(), _naming(folder):
                 full = self._resolved(folder)
                 as_named = full == os.path.abspath(os.fsdecode(folder))
                 if as_named and not self._overlay.is_mixed(full):
@@ -208,7 +208,7 @@ class _Redirected:
             folder = "." if path is None else path
             if self._is_left_alone(folder, False):
                 return original(folder)
-            with own_work(), _told_of(folder):
+            with own_work(), _naming(folder):
                 names = self._overlay.names(self._resolved(folder))
             return list(map(os.fsencode, names)) if isinstance(folder, bytes) else names
 
@@ -221,7 +221,7 @@ class _Redirected:
         def call(path: Any, *args: Any, **kwargs: Any) -> Any:
             if self._is_left_alone(path, writes):
                 return original(path, *args, **kwargs)
-            with own_work(), _told_of(path):
+            with own_work(), _naming(path):
                 links = follow and kwargs.get("follow_symlinks", True)
                 full = self._resolved(path, kwargs.pop("dir_fd", None), follow=links)
                 return original(place(full), *args, **kwargs)
@@ -311,8 +311,8 @@ class _Entries:
     """Stands in for the result of `os.scandir` where part of a folder lies in the overlay."""
 
     def __init__(self, folder: Any, names: list[str]) -> None:
-        told = map(os.fsencode, names) if isinstance(folder, bytes) else names
-        self._entries = iter([_Entry(name, os.path.join(folder, name)) for name in told])
+        given = map(os.fsencode, names) if isinstance(folder, bytes) else names
+        self._entries = iter([_Entry(name, os.path.join(folder, name)) for name in given])
 
     def __iter__(self) -> Iterator[_Entry]:
         return self._entries
@@ -337,14 +337,14 @@ def _unless_own_work(original: _Any, instead: _Any) -> _Any:
     def call(*args: Any, **kwargs: Any) -> Any:
         if is_own_work():
             return original(*args, **kwargs)
-        with own_work(), _told_of(args[0] if args else next(iter(kwargs.values()), None)):
+        with own_work(), _naming(args[0] if args else next(iter(kwargs.values()), None)):
             return instead(*args, **kwargs)
 
     return call
 
 
 @contextmanager
-def _told_of(path: Any) -> Iterator[None]:
+def _naming(path: Any) -> Iterator[None]:
     """An error names the path that the program gave."""
     try:
         yield

@@ -48,7 +48,7 @@ class Hindered(Exception):
 FAILURES = (Hindered, OSError, GradscopeError, ChildFault)  # of a run that was to be made again
 
 
-def told(failure: BaseException) -> str:
+def failure_text(failure: BaseException) -> str:
     """One of them in words, as `NotChecked` has it."""
     match failure:
         case Hindered():
@@ -159,7 +159,7 @@ class Again:
                 except NoAnswer:
                     continue
                 if will_do(trace):
-                    return self._told(trace, plan, Origin.SNAPSHOT, step)
+                    return self._with_replay(trace, plan, Origin.SNAPSHOT, step)
         left = until - time.monotonic()
         if plan.changes and sum(one.seconds for one in self.first.steps[: plan.steps.stop]) > left:
             raise TimeoutError  # it begins at the start, and is not faster
@@ -191,7 +191,7 @@ class Again:
                 trace = self._ran(plan, limit)
             if ranks.leads:
                 trace = with_theirs(trace, ranks.answers(_REPLY), plan.steps.stop)
-        return self._told(self._unhindered(trace, plan), plan, Origin.START, 0)
+        return self._with_replay(self._unhindered(trace, plan), plan, Origin.START, 0)
 
     def _ran(self, plan: _Plan, limit: float | None) -> Trace:
         repeat = self._repeat(plan, 0)
@@ -239,7 +239,7 @@ class Again:
             raise Hindered(trace.effects[0])
         return trace
 
-    def _told(self, trace: Trace, plan: _Plan, origin: Origin, step: int) -> Trace:
+    def _with_replay(self, trace: Trace, plan: _Plan, origin: Origin, step: int) -> Trace:
         """With how it was repeated."""
         # From where a change is at work losses may differ. In full, what went wrong may be seen in
         # an earlier step than where it was noticed.

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from gradscope.facts import OTHERS, NotChecked, Subject, Trace, Unexamined
-from gradscope.repair.again import FAILURES, Again, told
+from gradscope.repair.again import FAILURES, Again, failure_text
 from gradscope.report.status import Doing
 
 _LED_TO = {
@@ -114,7 +114,7 @@ def _in_full(
     try:
         return again.in_full(at, limit, patches)
     except FAILURES as failure:
-        return told(failure)
+        return failure_text(failure)
     except KeyboardInterrupt:
         again.budget.interrupt()
         return "interrupted"

@@ -14,7 +14,7 @@ from gradscope.facts import Finding, NotChecked, Severity, Trace
 from gradscope.programs.run_options import Keeping
 from gradscope.programs.step import CALLS, TRACE
 from gradscope.programs.targets import KeptStep
-from gradscope.repair.again import FAILURES, Again, told
+from gradscope.repair.again import FAILURES, Again, failure_text
 from gradscope.report.status import Doing
 from gradscope.saved import load, save
 from gradscope.writing import umask
@@ -81,7 +81,7 @@ def keep_step(
             size = store.size_of(made)
             _put(made, folder)
     except FAILURES as failure:
-        return f"{steps} not saved: {told(failure)}", ()
+        return f"{steps} not saved: {failure_text(failure)}", ()
     except KeyboardInterrupt:
         again.budget.interrupt()
         return f"{steps} not saved: interrupted", ()
@@ -100,7 +100,7 @@ class Kept:
     target: KeptStep
     unkept: tuple[NotChecked, ...]
     remarks: tuple[str, ...]
-    told: Trace  # what the program showed, with places in the copies of its files
+    seen: Trace  # what the program showed, with places in the copies of its files
 
 
 def step_in(folder: Path) -> Kept:
@@ -115,8 +115,8 @@ def step_in(folder: Path) -> Kept:
     if head["torch"] != torch.__version__:
         remarks.append(f"this is torch {torch.__version__}: values may come out otherwise")
     target = KeptStep(folder, tuple(store.files_in(folder)))
-    told = load(folder / TRACE, store.moved(stored)).trace
-    return Kept(target, store.unkept_of(head), tuple(remarks), told)
+    seen = load(folder / TRACE, store.moved(stored)).trace
+    return Kept(target, store.unkept_of(head), tuple(remarks), seen)
 
 
 @contextmanager
@@ -134,11 +134,11 @@ def _put(made: Path, folder: Path) -> None:
     if not folder.exists():
         os.rename(made, folder)
         return
-    with _beside(folder) as aside:
-        os.rename(folder, aside / "old")
+    with _beside(folder) as beside:
+        os.rename(folder, beside / "old")
         try:
             os.rename(made, folder)
         except OSError:
             with suppress(OSError):
-                os.rename(aside / "old", folder)
+                os.rename(beside / "old", folder)
             raise

@@ -55,8 +55,8 @@ class Service:
         except KeyboardInterrupt:
             self.budget.interrupt()
         except Exception as fault:  # of ours: it costs this finding its fixes, and nothing else
-            said = f"{type(fault).__name__}: {fault}"
-            unknown = NotTried(Reason.FAULT, said.splitlines()[0])
+            words = f"{type(fault).__name__}: {fault}"
+            unknown = NotTried(Reason.FAULT, words.splitlines()[0])
         if self.budget.interrupted:
             unknown = NotTried(Reason.INTERRUPTED)
         if unknown is not None:

@@ -63,8 +63,8 @@ def ending_in_short(report: Report) -> str:
 
 def notes(report: Report) -> tuple[str, ...]:
     """What could not be observed, where no finding (GS902) says so, and what was left out."""
-    told = {finding.message for finding in report.findings}
-    unseen = (note for note in report.trace.notes if note.rstrip(".") not in told)
+    messages = {finding.message for finding in report.findings}
+    unseen = (note for note in report.trace.notes if note.rstrip(".") not in messages)
     return (*unseen, *(f"not checked: {one.what} ({one.why})" for one in report.not_checked))
 
 
@@ -177,8 +177,8 @@ _FATES = ("healthy", "unhealthy", "failed", "incomplete", "not judged")
 def verdicts(reports: Sequence[Report]) -> str:
     """ "12 targets: 9 healthy, 1 unhealthy, 1 failed, 1 incomplete"."""
     found = [_fate(report) for report in reports]
-    told = [f"{found.count(word):,} {word}" for word in _FATES if word in found]
-    return f"{plural(len(found), 'target')}: {', '.join(told)}" if found else "no target"
+    counts = [f"{found.count(word):,} {word}" for word in _FATES if word in found]
+    return f"{plural(len(found), 'target')}: {', '.join(counts)}" if found else "no target"
 
 
 def _fate(report: Report) -> str:
@@ -200,8 +200,8 @@ def outcome(report: Report) -> str:
         return ending(report)
     accepted = plural(report.accepted, "accepted finding") if report.accepted else ""
     early = ended_by(report.trace.ending) if report.verdict == "incomplete" else ""
-    told = "; ".join(filter(None, (tally(report), accepted, early)))
-    return told or ("" if report.trace.steps else "no backward pass ran")
+    parts = "; ".join(filter(None, (tally(report), accepted, early)))
+    return parts or ("" if report.trace.steps else "no backward pass ran")
 
 
 def needs_words(report: Report) -> bool:
@@ -265,10 +265,10 @@ def _about(own: Share, others: Iterable[Share]) -> str:
 
 def _rest(others: Iterable[Share]) -> Iterator[str]:
     """ "ranks 0, 2 and 3 got bad values by a collective, at train.py:24"."""
-    told: dict[str, list[int]] = {}
+    ranks_by_end: dict[str, list[int]] = {}
     for one in others:
-        told.setdefault(_became(one), []).append(one.rank)
-    for words, ranks in told.items():
+        ranks_by_end.setdefault(_became(one), []).append(one.rank)
+    for words, ranks in ranks_by_end.items():
         yield f"{_listed(ranks)} {words}"
 
 

@@ -42,10 +42,12 @@ class Underline:
 def marks(finding: Finding) -> tuple[Mark, ...]:
     """The culprit first, then the places in the user's code that belong to it."""
     own = (one for one in finding.related if one.role != "inner")
-    said: dict[Location, list[str]] = {}
+    messages: dict[Location, list[str]] = {}
     for one in own:
-        said.setdefault(one.location, []).append(one.message)
-    related = tuple(Mark(where, ", ".join(filter(None, words))) for where, words in said.items())
+        messages.setdefault(one.location, []).append(one.message)
+    related = tuple(
+        Mark(where, ", ".join(filter(None, words))) for where, words in messages.items()
+    )
     if finding.location is None:
         return related
     return (Mark(finding.location, finding.label, finding.severity.value), *related)

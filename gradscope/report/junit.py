@@ -55,8 +55,8 @@ def _run(report: Report, target: str) -> xml.Element:
         xml.SubElement(case, "error", error).text = _lines(end.traceback)
     elif words := closing.no_cause(report):
         xml.SubElement(case, "failure", {"type": "unexplained", "message": words})
-    told = (*report.remarks, *closing.notes(report), closing.summary(report))
-    xml.SubElement(case, "system-out").text = _lines("\n".join(sentence(one) for one in told))
+    remarks = (*report.remarks, *closing.notes(report), closing.summary(report))
+    xml.SubElement(case, "system-out").text = _lines("\n".join(sentence(one) for one in remarks))
     return case
 
 

@@ -155,7 +155,7 @@ def _cure(finding: Finding, shown: frozenset[str]) -> Iterator[Part]:
     fix = sentences.leading(finding)
     if fix is None:
         return
-    trial, words = trials.told(fix)
+    trial, words = trials.trial_words(fix)
     verdict = Prose(words, "good" if fix.verified else "warning", trial)
     if fix.patch in shown:
         yield from (Prose(sentences.SHOWN, lead="help"), verdict)

@@ -50,8 +50,8 @@ def _log(summary: Summary, properties: Value, options: Options) -> str:
         for finding, digest in zip(report.findings, prints, strict=True):
             result = results.setdefault(digest, _result(finding, codes.index(finding.rule), report))
             result["partialFingerprints"] = {FINGERPRINT: digest}
-            told = result.setdefault("properties", {"targets": []})["targets"]
-            told.append(sentence(report.target))
+            targets = result.setdefault("properties", {"targets": []})["targets"]
+            targets.append(sentence(report.target))
     run = {
         "tool": {"driver": _driver(names, options)},
         "invocations": [
@@ -103,7 +103,7 @@ def _result(finding: Finding, index: int, report: Report) -> Value:
         "ruleId": finding.rule,
         "ruleIndex": index,
         "level": finding.severity.value,
-        "message": _message(_told(finding)),
+        "message": _message(_text(finding)),
         "locations": _culprit(finding, report),
     }
     if finding.related:
@@ -118,7 +118,7 @@ def _result(finding: Finding, index: int, report: Report) -> Value:
     return result
 
 
-def _told(finding: Finding) -> str:
+def _text(finding: Finding) -> str:
     """Headline, mechanism and the best fix: all that most viewers show of a result."""
     words = [f"{finding.message}. {finding.why}"]
     if fix := sentences.leading(finding):
@@ -214,15 +214,15 @@ def _region(span: Location | Edit) -> Value:
 
 
 def _invocation(report: Report) -> Value:
-    told = [("note", note) for note in closing.notes(report)]
+    notes = [("note", note) for note in closing.notes(report)]
     if words := closing.ending(report) or closing.shortfall(report):
-        told.append(("error" if report.verdict == "failed" else "note", words))
+        notes.append(("error" if report.verdict == "failed" else "note", words))
     if words := closing.no_cause(report):
-        told.append(("warning", words))
+        notes.append(("warning", words))
     return {
         "executionSuccessful": report.verdict != "failed",
         "toolExecutionNotifications": [
-            {"level": level, "message": _message(words)} for level, words in told
+            {"level": level, "message": _message(words)} for level, words in notes
         ],
     }
 

@@ -109,9 +109,9 @@ def symptom(found: Symptom) -> str:
 
 def symptoms(found: Sequence[Symptom], limit: int = 3) -> str:
     """The first few, and how many more there are; what is bad in several steps once."""
-    told = list(dict.fromkeys(map(symptom, found)))
-    more = [f"and {len(told) - limit:,} more"] if len(told) > limit else []
-    return "; ".join([*told[:limit], *more])
+    words = list(dict.fromkeys(map(symptom, found)))
+    more = [f"and {len(words) - limit:,} more"] if len(words) > limit else []
+    return "; ".join([*words[:limit], *more])
 
 
 def links(events: Iterable[Event]) -> tuple[Event, ...]:

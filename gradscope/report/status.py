@@ -147,8 +147,8 @@ def status_line() -> Iterator[Callable[[str], None] | None]:
         console.control(erase)
         if not words:
             return
-        told = f"gradscope: {words}"
-        console.print(told, end="", style="dim", overflow="crop", no_wrap=True)
+        line = f"gradscope: {words}"
+        console.print(line, end="", style="dim", overflow="crop", no_wrap=True)
         # The program prints to the same terminal: leave the cursor where its next line begins.
         console.control(Control(ControlType.CARRIAGE_RETURN))
 

@@ -140,8 +140,8 @@ def _finding(
     gutter = max([gutter_of(found), *(len(str(number)) for number in numbers)])
     head = [*_headline(finding, options), *(frame(found, gutter, options) if found else ())]
     known = lines_shown(found, options)
-    said = (_lines(parts, gutter, options, known) for parts in parts_about(finding, shown))
-    why, cure, rest = map(list, said)
+    parts = (_lines(parts, gutter, options, known) for parts in parts_about(finding, shown))
+    why, cure, rest = map(list, parts)
     yield from head
     yield from (*why, *cure) if len(head) + len(why) + len(cure) <= HEAD else (*cure, *why)
     yield from rest
@@ -248,11 +248,11 @@ def _ending(report: Report, options: Options) -> Iterator[Line]:
     if end.location is not None:
         yield from header("-->", end.location, 1, options)
     if end.traceback:
-        told = end.traceback.rstrip().split("\n")
-        left = len(told) - 2 * ENDS
+        lines = end.traceback.rstrip().split("\n")
+        left = len(lines) - 2 * ENDS
         if left > 1:  # most of it is a tensor that was printed
-            told[ENDS:-ENDS] = [f"{DOTS} {plural(left, 'more line')}"]
-        yield from _verbatim(told, 4, options)
+            lines[ENDS:-ENDS] = [f"{DOTS} {plural(left, 'more line')}"]
+        yield from _verbatim(lines, 4, options)
     yield ()
 
 

@@ -73,7 +73,7 @@ def done(effect: Effect) -> str:
     return f"{_DOES[effect.kind]} {what}{place}"
 
 
-def told(fix: Fix) -> tuple[str, str]:
+def trial_words(fix: Fix) -> tuple[str, str]:
     """ "verified" and "loss 2 -> 2"; "not tried" and why, where there is a reason."""
     match fix.verdict:
         case Verified(effects):
@@ -91,13 +91,13 @@ def told(fix: Fix) -> tuple[str, str]:
 
 def verdict(fix: Fix) -> str:
     """ "verified: loss 2 -> 2", "not tried: verification is off"."""
-    trial, words = told(fix)
+    trial, words = trial_words(fix)
     return f"{trial} {words}" if trial == HOLDS else ": ".join(filter(None, (trial, words)))
 
 
 def sentence(fix: Fix) -> str:
     """The same without the first word, where `verified` beside it says that."""
-    trial, words = told(fix)
+    trial, words = trial_words(fix)
     return words if trial in ("verified", "refuted") else verdict(fix)
 
 

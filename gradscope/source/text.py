@@ -51,8 +51,8 @@ def name_cells(first: str) -> None:
 def number_of(path: str) -> int | None:
     """The number of a cell, of the name in a code object."""
     shell = _shell()
-    told = shell.compile.format_code_name(path) if shell is not None else None
-    return int(told[1].removeprefix("In[").removesuffix("]")) if told is not None else None
+    parts = shell.compile.format_code_name(path) if shell is not None else None
+    return int(parts[1].removeprefix("In[").removesuffix("]")) if parts is not None else None
 
 
 def compiled_as(file: str) -> str:

@@ -29,17 +29,13 @@ def stress(case: Case, target: Function | Parts, report: Report) -> Report:
     found.sort(key=lambda one: one.severity.rank)
     for one in found[:MOST_TRACED]:
         again = pipeline.trace(
-            one.target,
-            config,
-            silent=True,
-            precision=case.precision,
-            accept=False,
+            one.target, config, silent=True, precision=case.precision, accept=False
         )
         for finding in again.findings:
             key = _spot(finding)
             if finding.severity is Severity.ERROR and key not in known:
                 known.add(key)
-                findings.append(_told(finding, one))
+                findings.append(_as_stressed(finding, one))
     breaking = f"{len(found) or 'none'} of them {'breaks' if len(found) == 1 else 'break'} it"
     remarks = f"stress: {plural(tried, 'edge input')} tried, {breaking}"
     everything = sorted((*findings, *report.findings), key=lambda one: one.severity.rank)
@@ -120,7 +116,7 @@ def _work(target: Function | Parts, case: Case, start: int, scratch: str, connec
         connection.send((None, None))
 
 
-def _told(finding: Finding, found: Any) -> Finding:
+def _as_stressed(finding: Finding, found: Any) -> Finding:
     text = test_of(found.target, found.words)
     return replace(
         finding,

@@ -73,7 +73,7 @@ def lines(
     decades(axes.yaxis, [*(value for one in series for value in one.values), bound])
     for number, one in enumerate(series):
         axes.plot(list(map(_log, one.values)), **{**_KINDS[number], "marker": ""}, clip_on=False)
-        tips = [f"{axis} {place}: {_told(v)}" for place, v in zip(places, one.values, strict=True)]
+        tips = [f"{axis} {place}: {_shown(v)}" for place, v in zip(places, one.values, strict=True)]
         _marks(canvas, number, one, tips, in_rows=False)
     if bound is not None:
         _bound(canvas, bound)
@@ -91,7 +91,7 @@ def dots(label: str, series: Sequence[Series], names: Sequence[str]) -> str:
     decades(axes.xaxis, [value for one in series for value in one.values])
     for number, one in enumerate(series):
         tips = [
-            f"{one.label} of {clean(name)}: {_told(value)}"
+            f"{one.label} of {clean(name)}: {_shown(value)}"
             for name, value in zip(names, one.values, strict=True)
         ]
         _marks(canvas, number, one, tips, in_rows=True)
@@ -171,7 +171,7 @@ def heat_map(label: str, leaves: Sequence[Leaf]) -> str:
         vmin=low, vmax=high, edgecolors=Ink.PAGE, linewidth=1,
     )  # fmt: skip
     spots = [
-        (norm, (column + 0.5, row, f"{clean(leaf.name)}, step {firsts[column]}: {_told(norm)}"))
+        (norm, (column + 0.5, row, f"{clean(leaf.name)}, step {firsts[column]}: {_shown(norm)}"))
         for row, leaf, norms in zip(rows, leaves, table, strict=True)
         for column, norm in enumerate(norms)
     ]
@@ -216,7 +216,7 @@ def _is_lost(value: float | None) -> bool:
     return value is not None and not math.isfinite(value)
 
 
-def _told(value: float | None) -> str:
+def _shown(value: float | None) -> str:
     return "none" if value is None else text_of(value, 4)
 
 

@@ -39,12 +39,12 @@ class Tape:
         self.is_full = False
         self._end = 0
 
-    def keep(self, said: bytes) -> None:
-        self.is_full = self._end + len(said) > _MOST
+    def keep(self, data: bytes) -> None:
+        self.is_full = self._end + len(data) > _MOST
         if self.is_full:
             os.ftruncate(self.descriptor, 0)
             return
-        for part in (len(said).to_bytes(_SIZE, "little"), said):
+        for part in (len(data).to_bytes(_SIZE, "little"), data):
             view = memoryview(part)
             while view:
                 written = os.pwrite(self.descriptor, view, self._end)
@@ -56,10 +56,10 @@ class Tape:
         return self._read(size)
 
     def _read(self, size: int) -> bytes:
-        said = b""
-        while len(said) < size and (more := os.pread(self.descriptor, size - len(said), self._end)):
-            said, self._end = said + more, self._end + len(more)
-        return said
+        data = b""
+        while len(data) < size and (more := os.pread(self.descriptor, size - len(data), self._end)):
+            data, self._end = data + more, self._end + len(more)
+        return data
 
 
 class Batches:
@@ -206,10 +206,10 @@ class Batches:
                 one._workers_done_event.set()
 
     def _play(self, tape: Tape) -> Any:
-        said = tape.read()
-        if not said:
+        data = tape.read()
+        if not data:
             self.on_end()
-        return pickle.loads(said)
+        return pickle.loads(data)
 
 
 class _Nobody:

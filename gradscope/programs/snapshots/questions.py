@@ -70,8 +70,8 @@ def ask(control: socket.socket, step: int, question: Question, deaths: int) -> A
 
 def heard(control: socket.socket) -> tuple[int, Carried] | None:
     """The step that is asked for, and what came with it; None once nobody asks any more."""
-    said, descriptors, _, _ = socket.recv_fds(control, _NUMBER, len(Carried._fields))
-    return (int.from_bytes(said, "little"), Carried(*descriptors)) if descriptors else None
+    received, descriptors, _, _ = socket.recv_fds(control, _NUMBER, len(Carried._fields))
+    return (int.from_bytes(received, "little"), Carried(*descriptors)) if descriptors else None
 
 
 def passed_on(control: socket.socket, step: int, carried: Carried) -> None:
@@ -94,21 +94,21 @@ class Asked:
         self.connection = connection
         self.control: socket.socket | None = control
         os.set_blocking(status, False)
-        self._told = open(status, "rb", buffering=0)
+        self._statuses = open(status, "rb", buffering=0)
         self._pid: int | None = None
         self._status: int | None = None
 
     def poll(self) -> int | None:
         while self._status is None:
-            said = self._told.read(_NUMBER)
-            if said is None:
+            received = self._statuses.read(_NUMBER)
+            if received is None:
                 break
-            if not said:  # the copy that slept is gone, and its worker with it
+            if not received:  # the copy that slept is gone, and its worker with it
                 self._status = -signal.SIGKILL
             elif self._pid is None:
-                self._pid = int.from_bytes(said, "little", signed=True)
+                self._pid = int.from_bytes(received, "little", signed=True)
             else:
-                self._status = int.from_bytes(said, "little", signed=True)
+                self._status = int.from_bytes(received, "little", signed=True)
         return self._status
 
     def interrupt(self) -> None:
@@ -125,10 +125,10 @@ class Asked:
             with suppress(ProcessLookupError):
                 os.killpg(self._pid, signal.SIGKILL)
             self._status = -signal.SIGKILL
-        self._told.close()
+        self._statuses.close()
 
     def close(self) -> None:
         """Nobody was asked."""
-        for one in (self.connection, self.control, self._told):
+        for one in (self.connection, self.control, self._statuses):
             if one is not None:
                 one.close()

@@ -92,9 +92,9 @@ class _Player:
                 held["forward"] = had
 
     def _in_code(self, ref: int, place: int, do: Callable[[], Any]) -> Any:
-        told = self._tables["codes"][ref]
-        names = self._names(told)
-        scope = names if told["name"] == "<module>" else self._locals.setdefault(ref, {})
+        data = self._tables["codes"][ref]
+        names = self._names(data)
+        scope = names if data["name"] == "<module>" else self._locals.setdefault(ref, {})
         result = None
 
         def call() -> Any:
@@ -113,8 +113,8 @@ class _Player:
 
     def _code(self, ref: int) -> CodeType:
         if ref not in self._codes:
-            told = self._tables["codes"][ref]
-            self._codes[ref] = code_of(told, self._stored.files[told["file"]])
+            data = self._tables["codes"][ref]
+            self._codes[ref] = code_of(data, self._stored.files[data["file"]])
         return self._codes[ref]
 
     # Calls
@@ -154,15 +154,15 @@ class _Player:
         if not state["autocast"]:
             torch.clear_autocast_cache()
 
-    def _keep(self, told: Json, result: Any) -> None:
-        if type(told) is int:
+    def _keep(self, numbers: Json, result: Any) -> None:
+        if type(numbers) is int:
             if not isinstance(result, torch.Tensor):
                 raise _Diverged
-            self._values[told] = result
-            for held, name in self._awaited.pop(told, ()):
+            self._values[numbers] = result
+            for held, name in self._awaited.pop(numbers, ()):
                 held[name] = result
-        elif isinstance(told, list) and isinstance(result, list | tuple):
-            for one, part in zip(told, result, strict=False):
+        elif isinstance(numbers, list) and isinstance(result, list | tuple):
+            for one, part in zip(numbers, result, strict=False):
                 self._keep(one, part)
 
     def _read(self, value: Json) -> Any:
@@ -184,17 +184,17 @@ class _Player:
 
     def _module(self, number: int) -> torch.nn.Module:
         if number not in self._modules:
-            told = self._tables["modules"][number]
-            module = self._modules[number] = _bare(told, self._made_by)
-            module.__dict__.update({name: self._read(one) for name, one in told["plain"].items()})
+            data = self._tables["modules"][number]
+            module = self._modules[number] = _bare(data, self._made_by)
+            module.__dict__.update({name: self._read(one) for name, one in data["plain"].items()})
             for kind, held in (("parameters", module._parameters), ("buffers", module._buffers)):
-                for name, one in told[kind].items():
+                for name, one in data[kind].items():
                     self._fill(held, name, one)
-            for name, one in told["modules"].items():
+            for name, one in data["modules"].items():
                 module._modules[name] = None if one is None else self._module(one)
-            for name, one in told["rest"].items():
+            for name, one in data["rest"].items():
                 module.__dict__.setdefault(name, self._holding(one))
-            module.training = bool(told["training"])
+            module.training = bool(data["training"])
         return self._modules[number]
 
     def _fill(self, held: dict[str, Any], name: str, number: int | None) -> None:
@@ -213,11 +213,11 @@ class _Player:
             self._optimizers[number] = self._made(self._tables["optimizers"][number])
         return self._optimizers[number]
 
-    def _made(self, told: Json) -> Any:
-        kind = getattr(torch.optim, str(told["class"]), None)
+    def _made(self, data: Json) -> Any:
+        kind = getattr(torch.optim, str(data["class"]), None)
         if not (isinstance(kind, type) and issubclass(kind, torch.optim.Optimizer)):
-            raise Unfit(f"torch has no optimizer {str(told['class'])[:40]!r}")
-        groups = [{key: self._read(one) for key, one in group.items()} for group in told["groups"]]
+            raise Unfit(f"torch has no optimizer {str(data['class'])[:40]!r}")
+        groups = [{key: self._read(one) for key, one in group.items()} for group in data["groups"]]
         known = set(inspect.signature(kind).parameters) - {"params"}
         first = {key: one for key, one in groups[0].items() if key in known and one is not None}
         result: list[Any] = []
@@ -225,11 +225,11 @@ class _Player:
         def make() -> None:
             result.append(kind([{"params": group["params"]} for group in groups], **first))
 
-        self._within(told["made"], make)
+        self._within(data["made"], make)
         optimizer = result[0]
         for group, kept in zip(optimizer.param_groups, groups, strict=True):
             group.update(kept)
-        for held, state in told["state"]:
+        for held, state in data["state"]:
             optimizer.state[self._values[held]] = {
                 key: self._read(one) for key, one in state.items()
             }
@@ -260,10 +260,10 @@ class _Player:
                 else:
                     held[name] = self._holding(one)
 
-    def _holding(self, told: Json) -> Any:
-        if told is None:
+    def _holding(self, data: Json) -> Any:
+        if data is None:
             return None
-        ((kind, held),) = told.items()
+        ((kind, held),) = data.items()
         match kind:
             case "t":
                 return self._values.get(held)
@@ -285,26 +285,26 @@ def _named(name: str) -> torch.dtype:
     return found
 
 
-def _bare(told: Json, made_by: Callable[[int | None], Any]) -> torch.nn.Module:
+def _bare(data: Json, made_by: Callable[[int | None], Any]) -> torch.nn.Module:
     """A module of the class that torch has under that name, else of one that looks as the program's
     does. Nothing of it is run but what makes it empty."""
-    kind: Any = getattr(torch.nn, str(told["class"]), None) if told["torch"] else None
+    kind: Any = getattr(torch.nn, str(data["class"]), None) if data["torch"] else None
     if not (isinstance(kind, type) and issubclass(kind, torch.nn.Module)):
-        content = {"forward": made_by(told["forward"]), "__init__": made_by(told["init"])}
+        content = {"forward": made_by(data["forward"]), "__init__": made_by(data["init"])}
         content = {name: one for name, one in content.items() if one is not None}
-        content |= {"__module__": "__main__", "__qualname__": str(told["qualname"])}
-        kind = type(str(told["class"]), (torch.nn.Module,), content)
+        content |= {"__module__": "__main__", "__qualname__": str(data["qualname"])}
+        kind = type(str(data["class"]), (torch.nn.Module,), content)
     module: torch.nn.Module = kind.__new__(kind)
     torch.nn.Module.__init__(module)
     return module
 
 
-def code_of(told: Json, file: str) -> CodeType:
+def code_of(data: Json, file: str) -> CodeType:
     """`if __place__ == 0: __do__()` ..., each `__do__()` with the position of one of the program's
     calls, under the name of its function and in its file."""
-    line = max(1, int(told["line"]))
-    line = min([line, *(place[0] for place in told["places"] if place[0])])
-    body: list[ast.stmt] = [_at(number, *place) for number, place in enumerate(told["places"])]
+    line = max(1, int(data["line"]))
+    line = min([line, *(place[0] for place in data["places"] if place[0])])
+    body: list[ast.stmt] = [_at(number, *place) for number, place in enumerate(data["places"])]
     module = ast.Module(body, [])
     for node in ast.walk(module):
         if isinstance(node, ast.expr | ast.stmt):
@@ -314,7 +314,7 @@ def code_of(told: Json, file: str) -> CodeType:
             node.col_offset = getattr(node, "col_offset", 0)
             node.end_col_offset = getattr(node, "end_col_offset", 0) or 0
     code: CodeType = compile(module, file, "exec")
-    return code.replace(co_name=told["name"], co_qualname=told["qualname"], co_firstlineno=line)
+    return code.replace(co_name=data["name"], co_qualname=data["qualname"], co_firstlineno=line)
 
 
 def _at(
@@ -327,8 +327,8 @@ def _at(
 ) -> ast.If:
     """`if __place__ == number: name = __do__()`, the call at the position that is given."""
     call = ast.Call(ast.Name("__do__", ast.Load()), [], [])
-    told = {"lineno": line, "end_lineno": end, "col_offset": col, "end_col_offset": end_col}
-    spot = {attribute: value for attribute, value in told.items() if value is not None}
+    data = {"lineno": line, "end_lineno": end, "col_offset": col, "end_col_offset": end_col}
+    spot = {attribute: value for attribute, value in data.items() if value is not None}
     done: ast.stmt = ast.Expr(call)
     if name is not None:
         done = ast.Assign([ast.Name(name, ast.Store())], call)

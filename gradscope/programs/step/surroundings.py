@@ -34,9 +34,7 @@ class Scopes:
     """`held` gives the number of a tensor, None of one that is not known; `leaf` makes it known."""
 
     def __init__(
-        self,
-        held: Callable[[torch.Tensor], int | None],
-        leaf: Callable[[torch.Tensor], int],
+        self, held: Callable[[torch.Tensor], int | None], leaf: Callable[[torch.Tensor], int]
     ) -> None:
         self.codes: list[Json] = []
         self.modules: list[Json] = []
@@ -186,11 +184,11 @@ class Scopes:
 
     def finish(self, number: Callable[[torch.Tensor], int]) -> None:
         """Record what the modules hold, once the step is over."""
-        told = 0
-        while told < len(self.modules):  # those inside come to it
-            module, at = list(self._module_ids.values())[told]
+        done = 0
+        while done < len(self.modules):  # those inside come to it
+            module, at = list(self._module_ids.values())[done]
             self.modules[at] = self._content(module, number)
-            told += 1
+            done += 1
 
     def _content(self, module: torch.nn.Module, number: Callable[[torch.Tensor], int]) -> Json:
         kind = type(module)

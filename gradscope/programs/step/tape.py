@@ -135,7 +135,7 @@ class Tape:
         says = results or self._ops() != before or name.endswith(_WRITES)
         if says and not _selects_little(name, args, results):
             with unobserved():
-                self._add(given, self._told(result))
+                self._add(given, self._numbers(result))
                 self._random = torch.get_rng_state()
         return result
 
@@ -165,14 +165,14 @@ class Tape:
         if not self.states or self.states[-1] != state:
             self.states.append(state)
         chain, names = self.scopes.at(frame)
-        told = {"n": chain, "s": len(self.states) - 1}
-        return {**told, "v": names} if names else told
+        place = {"n": chain, "s": len(self.states) - 1}
+        return {**place, "v": names} if names else place
 
-    def _add(self, given: Json, told: Json) -> None:
+    def _add(self, given: Json, result: Json) -> None:
         if len(self.calls) >= MOST_CALLS:
             self._overflow(f"more than {MOST_CALLS:,} calls")
         elif not self.full:
-            self.calls.append({**given, "o": told} if told is not None else given)
+            self.calls.append({**given, "o": result} if result is not None else given)
 
     def _overflow(self, of: str) -> None:
         self.full = f"tensors of more than {self._most / 2**20:,.0f} MiB" if of is _ROOM else of
@@ -238,13 +238,13 @@ class Tape:
         self.tensors[name] = tensor.detach().clone()
         return name
 
-    def _told(self, result: Any) -> Json:
+    def _numbers(self, result: Any) -> Json:
         """The tensors of a result, by number."""
         if isinstance(result, torch.Tensor):
             known = self.held(result)
             return self._learn(result) if known is None else known
         if isinstance(result, list | tuple):
-            return [self._told(one) for one in result]
+            return [self._numbers(one) for one in result]
         return None
 
     # Optimizers
@@ -270,8 +270,8 @@ class Tape:
                     for group in work.optimizer.param_groups
                 ]
                 number = self._optimizer(work.optimizer)
-                told = {"f": STEP, "a": [number], "k": {"groups": groups}}
-                self._add({**told, **self._surroundings(frame, state)}, None)
+                call = {"f": STEP, "a": [number], "k": {"groups": groups}}
+                self._add({**call, **self._surroundings(frame, state)}, None)
             except Unkept:
                 pass
             except Full:
@@ -295,8 +295,8 @@ class Tape:
                 for held, kept in optimizer.state.items()
             ]
             kind = type(optimizer).__name__
-            told = {"class": kind, "groups": groups, "state": state, "made": self.scopes.site(made)}
-            self.optimizers.append(told)
+            data = {"class": kind, "groups": groups, "state": state, "made": self.scopes.site(made)}
+            self.optimizers.append(data)
             known = self._optimizer_ids[id(optimizer)] = (optimizer, len(self.optimizers) - 1)
         return known[1]
 
