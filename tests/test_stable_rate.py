@@ -130,3 +130,28 @@ def test_settling_is_falling_and_finite(losses, expected):
     steps = tuple(Step(index, loss, 0.0, 0) for index, loss in enumerate(losses))
 
     assert settles(Trace("t", steps=steps, ending=Ending("finished"))) is expected
+
+
+def test_where_a_step_divides_by_its_gradient_the_weights_tell_how_long_it_may_be(tmp_path):
+    """By how much the loss leapt tells nothing: the rate moves every weight, however flat it is."""
+    file = tmp_path / "loop.py"
+    file.write_text("""
+import torch
+from torch import nn
+torch.manual_seed(0)
+net = nn.Sequential(nn.Linear(4, 16), nn.Tanh(), nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 1))
+optimizer = torch.optim.Adam(net.parameters(), lr=250.0)
+x = torch.randn(32, 4)
+for _ in range(40):
+    optimizer.zero_grad()
+    (net(x)[:, 0] - x.sum(1)).square().mean().backward()
+    optimizer.step()
+""")
+    report = trace(parse_target(str(file)), Config(steps=60, verify_time=600.0), silent=True)
+    (found,) = report.findings
+
+    assert (found.rule, found.location.line) == ("GS404", 11)
+    assert "about the learning rate itself, 250:" in found.why
+    (line,) = [one for one in found.fixes[0].patch.splitlines() if one.startswith("+optimizer")]
+    assert 3e-4 <= float(re.search(r"lr=([\de.-]+)\)", line)[1]) <= 1e-2
+    assert found.fixes[0].verified

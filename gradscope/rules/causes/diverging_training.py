@@ -234,6 +234,12 @@ def _of_setting(fault: divergence.Overshoot) -> tuple[str, str]:
 
 
 def _why(update: Update) -> str:
+    if update.blind_to_scale and update.lr is not None:
+        return (
+            f"{update.optimizer} divides by the size of the gradient, so each step moves every"
+            f" weight by about the learning rate itself, {update.lr:g}: farther than the minimum is"
+            f" away. {_INNOCENT}"
+        )
     step = f"step of {update.optimizer}" if update.optimizer else "update"
     return (
         f"Each {f'{step} {_at(update)}'.strip()} lands farther from the minimum than it started, so"

@@ -201,14 +201,16 @@ def blamed_sum(total: Summed | None, rise: Rise, update: Update) -> Summed | Non
 
 def shorter_lr(rise: Rise, lr: float, blind: bool, leaves: Sequence[Leaf]) -> float:
     """A learning rate to go on with. What divides by the size of the gradient moves each weight by
-    about the rate itself (Kingma and Ba, 2015, section 2.1), however steep the loss is."""
+    about the rate itself (Kingma and Ba, 2015, section 2.1), however steep the loss is: by how much
+    that grew says nothing of a rate that moves the weights by more than their own size."""
     stable = stable_lr(rise, lr)
     trained = [leaf for leaf in leaves if leaf.trained]
     size = math.hypot(*(leaf.start for leaf in trained))
     if not blind or not size:
         return stable
     count = sum(leaf.numel for leaf in trained)
-    return min(stable, float(f"{cutoffs.LARGEST_STEP * size / math.sqrt(count):.1g}"))
+    short = float(f"{cutoffs.LARGEST_STEP * size / math.sqrt(count):.1g}")
+    return short if short < lr else stable
 
 
 def _growth_of_weights(leaves: Sequence[Leaf]) -> float:
