@@ -76,8 +76,23 @@ def added(fix) -> set[str]:
     return set(re.findall(r"(?m)^\+(?!\+\+) *(.*)", fix.patch or ""))
 
 
-def test_a_model_gives_logits_where_the_loss_of_another_file_takes_logarithms(program):
-    fixes = program({"net.py": MODEL, "loss.py": LOSS, "main.py": MAIN})
+# The name of a class where nothing is made of it.
+NAMED = """\
+def check(net: Net) -> Net:
+    assert isinstance(net, Net)
+    return net
+
+
+net = Net()"""
+
+
+@pytest.mark.parametrize("parent", ["super()", "super(Net, self)"])
+@pytest.mark.parametrize("begin", ["net = Net()", NAMED])
+def test_a_model_gives_logits_where_the_loss_of_another_file_takes_logarithms(
+    parent, begin, program
+):
+    net, main = MODEL.replace("super()", parent), MAIN.replace("net = Net()", begin)
+    fixes = program({"net.py": net, "loss.py": LOSS, "main.py": main})
 
     assert fixes[0].verified
     assert added(fixes[0]) == {

@@ -147,12 +147,23 @@ class Uses:
         if not isinstance(around, ast.ClassDef):
             yield from map(self._call_of, self._reads(function, function.name))
         elif function.name == "__init__":
-            yield from map(self._call_of, self._reads(around, around.name))
+            yield from self._made(around)
         elif function.name in ("forward", "__call__"):
-            for made in self._reads(around, around.name):
-                yield from self._instance(self._call_of(made))
+            for made in self._made(around):
+                yield from self._instance(made)
         else:
             yield from self._calls_of_attribute(function.name)
+
+    def _made(self, kind: ast.ClassDef) -> Iterator[ast.Call]:
+        """Where a class is instantiated; not where it is only asked about, as in `super(Net, self)`
+        and as an annotation."""
+        for read in self._reads(kind, kind.name):
+            above = self.source.parents[read]
+            asks = isinstance(above, ast.Call) and called(above) in ("super", "isinstance")
+            notes = isinstance(above, ast.arg | ast.FunctionDef)
+            notes |= isinstance(above, ast.AnnAssign) and above.annotation is read
+            if not (asks or notes):
+                yield self._call_of(read)
 
     def _call_of(self, name: ast.expr) -> ast.Call:
         call = self.source.parents[name]
