@@ -45,7 +45,7 @@ ARGUMENTS: Mapping[str, tuple[str, ...]] = {
     "where": ("condition", "self", "other"),
 }
 METHODS: Mapping[str, tuple[str, ...]] = {"where": ("self", "condition", "other")}
-KEYWORDS = {"input": "self", "tensor": "self", "pred": "self"}
+KEYWORDS = {"axis": "dim", "input": "self", "ord": "p", "tensor": "self", "pred": "self"}
 
 # Names that users write (and aten's internal names) for one op.
 SAME: Mapping[str, str] = {
