@@ -127,7 +127,7 @@ def _x_log_x(read: Reading, node: ast.expr) -> str | None:
             return None
         around = above
         product = spelled(read.culprit.source, around)
-        if product is not None and product.name == "mul" and operand is not None:
+        if product.name == "mul" and operand is not None:
             x = read.text(operand)
             is_its_own = any(read.same(operand, one) for one in product.positional)
             safe = f"torch.where({x} > 0, {x}, 1.0)"

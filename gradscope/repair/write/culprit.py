@@ -89,9 +89,8 @@ class Culprit:
         if not isinstance(node, ast.Call):
             return None
         name = called(node)
-        found = spelled(self.source, node)
         in_place = name.endswith("_") and not name.endswith("__")
-        return found.positional[0] if in_place and found and found.positional else None
+        return spelled(self.source, node).first if in_place else None
 
     def at(self, location: Location | None) -> ast.expr | None:
         """The expression at a place in this file."""
@@ -124,8 +123,7 @@ class Culprit:
             yield from [edge for edge in at if edge is not None] or fact.edges
 
     def _written_fact(self) -> OpFact | None:
-        found = spelled(self.source, self.node) if self.node else None
-        return lookup(found.name) if found else None
+        return lookup(spelled(self.source, self.node).name)
 
     def eps(self, edge: Edge) -> str:
         """The `{eps}` of a guard, as text."""

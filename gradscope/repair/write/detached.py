@@ -50,10 +50,7 @@ def _attached(culprit: Culprit) -> Iterator[Candidate]:
 
 def _straight_through(culprit: Culprit) -> Iterator[Candidate]:
     node = culprit.node
-    found = spelled(culprit.source, node) if node else None
-    x = culprit.operands.get("self") or (
-        found.positional[0] if found and found.positional else None
-    )
+    x = culprit.operands.get("self") or spelled(culprit.source, node).first
     if not isinstance(node, ast.Call) or x is None or not can_repeat(culprit, x):
         return
     rounded = f"({culprit.source.of(node)} - {culprit.text(x)}).detach()"
@@ -80,8 +77,8 @@ def copied(culprit: Culprit) -> Iterator[Candidate]:
 def _reparametrised(culprit: Culprit) -> Iterator[Candidate]:
     """`q.rsample()` for `q.sample()`, `mean + std * noise` for `torch.normal(mean, std)`."""
     call, noise = culprit.node, culprit.torch("torch.randn_like(")
-    found = spelled(culprit.source, call) if call else None
-    if not isinstance(call, ast.Call) or found is None:
+    found = spelled(culprit.source, call)
+    if not isinstance(call, ast.Call) or not found:
         return
     if isinstance(call.func, ast.Attribute) and call.func.attr == "sample":
         function = culprit.source.of(call.func).removesuffix("sample")

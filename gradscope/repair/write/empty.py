@@ -18,8 +18,8 @@ _PADDING = tuple(f"{of}key_padding_mask" for of in ("", "src_", "tgt_", "memory_
 
 def filled(culprit: Culprit) -> Iterator[Candidate]:
     """The guards for what an op does with nothing, by what is written at the culprit."""
-    found = spelled(culprit.source, culprit.node) if culprit.node else None
-    if found is None:
+    found = spelled(culprit.source, culprit.node)
+    if not found:
         return
     if found.name in ("std", "var"):
         yield from _spread(culprit)
@@ -151,7 +151,7 @@ def _fills(culprit: Culprit, operand: ast.expr) -> Iterator[Edit]:
     meaning = definition(culprit.source, operand) if isinstance(operand, ast.Name) else operand
     for node in ast.walk(meaning) if meaning is not None else ():
         found = spelled(culprit.source, node)
-        if found is None or found.name not in ("masked_fill", "where"):
+        if found.name not in ("masked_fill", "where"):
             continue
         scores = found.positional[0] if found.name == "masked_fill" else found.positional[1]
         for value in (*found.positional[1:], *found.keywords.values()):

@@ -127,9 +127,8 @@ def _root(culprit: Culprit) -> ast.expr | None:
         if edge.cure.margin not in (Margin.DENOMINATOR, Margin.LOG):
             continue
         for node in (operand_of(culprit, edge), _made(culprit, edge)):
-            root = spelled(culprit.source, node) if node is not None else None
-            if root is not None and root.name == "sqrt" and root.positional:
-                return root.positional[0]
+            if (root := spelled(culprit.source, node)).name == "sqrt":
+                return root.first
     return None
 
 
@@ -144,7 +143,7 @@ def _is_only_divided_by(culprit: Culprit, root: ast.expr) -> bool:
 
 def _is_divisor(culprit: Culprit, node: ast.expr) -> bool:
     quotient = spelled(culprit.source, culprit.source.parents[node])
-    return quotient is not None and quotient.name == "div" and node in quotient.positional[1:]
+    return quotient.name == "div" and node in quotient.positional[1:]
 
 
 def _bounded_for_all(culprit: Culprit, edge: Edge, node: ast.expr) -> Iterator[Candidate]:
@@ -202,7 +201,7 @@ def _unclamped(culprit: Culprit, edge: Edge, node: ast.expr) -> ast.expr:
     """What an existing `x.clamp(low, high)` or `x.clamp(min=0)` clamps, where the guard's own clamp
     takes its place. The guards are told apart by their text, which the op table wrote."""
     found = spelled(culprit.source, node)
-    if found is None or found.name != "clamp" or not found.positional:
+    if found.name != "clamp" or not found.positional:
         return node
     if edge.cure.guard.startswith("{x}.clamp("):
         return found.positional[0]

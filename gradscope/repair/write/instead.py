@@ -90,8 +90,8 @@ def learnt(culprit: Culprit, request: ask.LearnInside) -> Ways:
     elif request.signed:
         what = _argument(call, *request.argument) if request.argument else call
         edit = _inside(culprit, what, what, request.by) if what is not None else None
-    elif found is not None and found.positional and _is_rectifier(found):
-        edit = _inside(culprit, call, found.positional[0], request.by)
+    elif found.first is not None and _is_rectifier(found):
+        edit = _inside(culprit, call, found.first, request.by)
     if edit is not None:
         yield (edit,)
 
@@ -103,12 +103,11 @@ def behind(culprit: Culprit, request: ask.AddBehind) -> Iterator[Candidate]:
     if call is None:
         return
     text, eps = culprit.source.of(call), f"{eps_for(culprit.dtype):g}"
-    found = spelled(culprit.source, call)
-    inner = found.positional[0] if found is not None and found.positional else call
+    inner = spelled(culprit.source, call).first or call
     added = spelled(culprit.source, inner)
-    last = added.positional[-1] if added is not None and added.name == "add" else None
+    last = added.positional[-1] if added.name == "add" else None
     is_meant = last is not None and _is_epsilon(culprit, last)
-    if added is not None and last is not None and is_meant:
+    if last is not None and is_meant:
         eps = culprit.source.of(last)
         text = text.replace(culprit.source.of(inner), culprit.source.of(added.positional[0]))
     title = proposals.BEHIND.format(op=phrases.spelled(request.made.op))

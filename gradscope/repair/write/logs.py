@@ -56,7 +56,7 @@ def _log_of(read: Reading, node: ast.expr) -> str | None:
     if isinstance(node, ast.Subscript):
         return _moved(read, node, node.value)
     found = spelled(read.culprit.source, node)
-    if found is None or not found.positional:
+    if not found.positional:
         return None
     if found.name in MOVES and not (read.carried and found.name == "diag"):
         return _moved(read, node, found.positional[0])

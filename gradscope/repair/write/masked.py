@@ -141,8 +141,8 @@ def _finite_constant(culprit: Culprit) -> Iterator[Candidate]:
 
 def _finite_fill(culprit: Culprit) -> Iterator[Candidate]:
     """An inf that `masked_fill` or `where` writes, and the loss meets."""
-    found = spelled(culprit.source, culprit.node) if culprit.node else None
-    if found is None or found.name not in ("masked_fill", "where"):
+    found = spelled(culprit.source, culprit.node)
+    if found.name not in ("masked_fill", "where"):
         return
     yield from _left_out(culprit, found)
     for edit in _finite(culprit, (*found.positional[1:], *found.keywords.values())):
@@ -160,8 +160,8 @@ def _left_out(culprit: Culprit, fill: Spelled) -> Iterator[Candidate]:
         if not has(event.op, Trait.SUMS):
             continue
         node = culprit.at(event.call.location)
-        total = spelled(culprit.source, node) if node is not None else None
-        if node is None or total is None or total.name != event.op or not total.positional:
+        total = spelled(culprit.source, node)
+        if node is None or total.name != event.op or not total.positional:
             return
         if fill.name == "masked_fill" and conditions and holds(culprit.source, conditions[0], node):
             text = culprit.text(total.positional[0])

@@ -139,7 +139,7 @@ class Reading:
     def op(self, node: ast.expr, *names: str) -> Spelled | None:
         """The op that a node writes, if it is one of these."""
         found = spelled(self.culprit.source, self.meaning(node))
-        return found if found and found.name in names and found.positional else None
+        return found if found.name in names and found.positional else None
 
     def argument(self, node: ast.expr, *names: str) -> ast.expr | None:
         """The first operand of a node that writes one of these ops."""
@@ -190,8 +190,7 @@ class Reading:
     def call(self, name: str, operand: str, rest: str = "") -> str:
         """A function of torch as the expression that it takes the place of is written: as a call,
         or as a method."""
-        found = spelled(self.culprit.source, self.place)
-        if found is not None and found.method:
+        if spelled(self.culprit.source, self.place).method:
             return f"{atom(operand)}.{name}({rest})"
         return f"torch.{name}({', '.join(filter(None, (operand, rest)))})"
 

@@ -75,8 +75,8 @@ def _filled(culprit: Culprit, node: ast.expr, template: str, distance: float) ->
 
 def _of_vectors(culprit: Culprit, request: ask.TameSlope) -> Ways:
     whole = culprit.node
-    found = spelled(culprit.source, whole) if whole is not None else None
-    if found is None or found.name not in _VECTORS or not isinstance(whole, ast.expr):
+    found = spelled(culprit.source, whole)
+    if found.name not in _VECTORS or not isinstance(whole, ast.expr):
         return
     roles, keeps = _VECTORS[found.name]
     given = dict(zip(ARGUMENTS[found.name], found.positional, strict=False))

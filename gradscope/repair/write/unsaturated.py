@@ -53,12 +53,9 @@ def _raised(read: Reading, node: ast.expr, *, negated: bool) -> str | None:
     """What is steep where `node` is flat, which goes into the loss `negated` or not; None where it
     is no such loss."""
     found = spelled(read.culprit.source, node)
-    if found is None or not found.positional:
-        return None
-    operand = found.positional[0]
-    is_loss = found.name == "neg" and isinstance(operand, ast.Call) and len(operand.args) > 1
-    if is_loss and isinstance(operand, ast.Call) and not negated:
-        return _of_label(read, operand)
+    if found.name == "neg" and isinstance(loss := found.first, ast.Call) and not negated:
+        if len(loss.args) > 1:
+            return _of_label(read, loss)
     return in_form(read, _NEGATED if negated else _LOSSES, node)
 
 

@@ -66,8 +66,7 @@ def _widened_before(culprit: Culprit, wide: str, method: str) -> Iterator[Candid
     """A wider dtype where the operand was flushed to 0, which is before the culprit reads it."""
     for node in culprit.related("birth"):
         found = spelled(culprit.source, node)
-        if found is not None and found.positional:
-            first = found.positional[0]
+        if (first := found.first) is not None:
             edit = culprit.replace(first, f"{culprit.text(first)}.{method}")
             yield Candidate(proposals.WIDER.format(op=found.name, dtype=wide), (edit,))
 
