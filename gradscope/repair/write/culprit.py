@@ -40,6 +40,10 @@ _TORCH = re.compile(r"(?<![\w.])torch\.(?:nn\.functional\.)?")
 ATOMS = (ast.Name, ast.Attribute, ast.Call, ast.Subscript, ast.List, ast.Tuple)
 
 
+class NoTorch(Exception):
+    """`torch` is something else in a file, which has no other name for it."""
+
+
 class Unpatchable(Exception):
     """No patch can be written for a finding."""
 
@@ -135,15 +139,15 @@ class Culprit:
         text = self.source.of(node)
         return text if isinstance(node, ATOMS) else f"({text})"
 
-    def torch(self, template: str) -> str | None:
+    def torch(self, template: str) -> str:
         """A template with `torch.` written as this file can. Where it has no name for torch, that
-        stays, and `with_import` gives it one; None where `torch` is something else there."""
+        stays, and `with_import` gives it one."""
         paths = set(_TORCH.findall(template))
         spelled = {path: self.names.spell(f"{path}x") or f"{path}x" for path in paths}
         named = (one.id for one in self.source.nodes.every(ast.Name))
         is_taken = not self._knows_torch and "torch" in (*self.names.imported, *named)
         if paths and is_taken:
-            return None
+            raise NoTorch
         return _TORCH.sub(lambda path: spelled[path[0]].removesuffix("x"), template)
 
     @property
@@ -161,6 +165,10 @@ class Culprit:
             and getattr(one, "module", "") != "__future__"
         )
         return (*before(self.source, next(imports, None), "import torch"), *edits)
+
+    def written(self, title: str, node: ast.expr, text: str, kind: str = "") -> Candidate:
+        """The fix that puts `text` in the place of a node, and does no more."""
+        return Candidate(title, (self.replace(node, text),), kind)
 
     def replace(self, node: ast.expr, text: str) -> Edit:
         """Put `text` in the place of a node, with or without its parentheses as its place asks."""

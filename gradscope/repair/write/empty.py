@@ -60,7 +60,7 @@ def _spread(culprit: Culprit) -> Iterator[Candidate]:
         nothing = f"{culprit.text(operand)}.sum({culprit.source.of(dim)}) * 0"
         written = f"{culprit.source.of(call)} if {count} > 1 else {nothing}"
         title = "let the spread of fewer than two items be 0"
-        yield Candidate(title, (culprit.replace(call, written),))
+        yield culprit.written(title, call, written)
 
 
 def _mean(culprit: Culprit) -> Iterator[Candidate]:
@@ -72,7 +72,7 @@ def _mean(culprit: Culprit) -> Iterator[Candidate]:
     if can_repeat(culprit, operand):
         title = "let the mean of nothing be 0"
         new = f"{text}.sum() / max({text}.numel(), 1)"
-        yield Candidate(title, (culprit.replace(call, new),))
+        yield culprit.written(title, call, new)
 
 
 def _ignored(culprit: Culprit) -> Iterator[Candidate]:
@@ -128,8 +128,7 @@ def _only_if(
     """The loss where some target counts, else a 0 that is still part of the graph."""
     nothing = f"{culprit.text(call.args[0])}.sum() * 0" if call.args else ""
     if nothing and can_repeat(culprit, call.args[0]):
-        edit = culprit.replace(call, f"{culprit.source.of(call)} if {counts} else {nothing}")
-        yield Candidate(title, (edit,))
+        yield culprit.written(title, call, f"{culprit.source.of(call)} if {counts} else {nothing}")
 
 
 def _rows(culprit: Culprit) -> Iterator[Candidate]:
@@ -161,9 +160,8 @@ def _fills(culprit: Culprit, operand: ast.expr) -> Iterator[Edit]:
 
 def _lowest(culprit: Culprit, scores: ast.expr) -> str:
     """The most negative finite number of the scores' dtype, as text."""
-    finfo = culprit.torch("torch.finfo(")
-    if finfo is not None and isinstance(scores, ast.Name | ast.Attribute):
-        return f"{finfo}{culprit.source.of(scores)}.dtype).min"
+    if isinstance(scores, ast.Name | ast.Attribute):
+        return f"{culprit.torch('torch.finfo(')}{culprit.source.of(scores)}.dtype).min"
     return {"float16": "-65504.0", "bfloat16": "-3e38"}.get(culprit.dtype, "-1e30")
 
 

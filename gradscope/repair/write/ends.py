@@ -74,10 +74,8 @@ def given_scores(culprit: Culprit, request: ask.GiveScores) -> Ways:
         if loss is None or loss in around or reader is made:
             continue
         text = culprit.source.of(reader)
-        back = f"torch.{request.op}({', '.join((text, *rest))})"
-        edits.append(
-            _written(culprit, reader, f"{atom(text)}.exp()" if request.logarithms else back)
-        )
+        back = culprit.torch(f"torch.{request.op}({', '.join((text, *rest))})")
+        edits.append(culprit.replace(reader, f"{atom(text)}.exp()" if request.logarithms else back))
     if None not in edits:
         yield [edit for edit in edits if edit is not None]
 
@@ -176,21 +174,17 @@ def _dropped(culprit: Culprit, made: ast.Call, module: ast.Call | None) -> Edit 
     return culprit.replace(made, culprit.source.of(operand))
 
 
-def _of_logits(culprit: Culprit, uses: Uses) -> Iterator[Edit | None]:
+def _of_logits(culprit: Culprit, uses: Uses) -> Iterator[Edit]:
     """The readers of what was a sigmoid."""
     for reader in uses.readers:
         text = culprit.source.of(reader)
         taken, is_complement = _logarithm_of(culprit, reader)
         if taken is not None:
             z = f"-{atom(text)}" if is_complement else text
-            yield _written(culprit, taken, f"torch.nn.functional.logsigmoid({z})")
+            logarithm = culprit.torch(f"torch.nn.functional.logsigmoid({z})")
+            yield culprit.replace(taken, logarithm)
         else:
-            yield _written(culprit, reader, f"torch.sigmoid({text})")
-
-
-def _written(culprit: Culprit, node: ast.expr, template: str) -> Edit | None:
-    text = culprit.torch(template)
-    return culprit.replace(node, text) if text is not None else None
+            yield culprit.replace(reader, culprit.torch(f"torch.sigmoid({text})"))
 
 
 def _logarithm_of(culprit: Culprit, reader: ast.expr) -> tuple[ast.expr | None, bool]:

@@ -35,11 +35,11 @@ def allocated(culprit: Culprit) -> Ways:
     new = FILLED.get(name)
     if new is None:
         return
-    text = culprit.torch(f"torch.{new}") if dotted.startswith("torch.") else None
-    if text is None and isinstance(call.func, ast.Attribute):
-        text = f"{culprit.source.of(call.func.value)}.{new}"
-    if text is not None:
-        yield [culprit.source.replaced(call.func, text)]
+    if dotted.startswith("torch."):
+        yield [culprit.source.replaced(call.func, culprit.torch(f"torch.{new}"))]
+    elif isinstance(call.func, ast.Attribute):
+        receiver = culprit.source.of(call.func.value)
+        yield [culprit.source.replaced(call.func, f"{receiver}.{new}")]
 
 
 def of_one_shape(culprit: Culprit, request: ask.MatchShapes) -> Ways:
@@ -54,20 +54,19 @@ def diagonal(culprit: Culprit, request: ask.AddToDiagonal) -> Ways:
     """A multiple of the identity added to the matrix."""
     edge = next((one for one in culprit.edges() if one.cure.guard), None)
     node = operand_of(culprit, edge) if edge is not None else None
-    guard = culprit.torch(edge.cure.guard) if edge is not None else None
-    if node is None or not guard:
-        return
-    text = guard.format(x=culprit.text(node), eps=f"{request.size:g}")
-    yield [culprit.replace(node, text)]
+    if edge is not None and node is not None:
+        guard = culprit.torch(edge.cure.guard)
+        text = guard.format(x=culprit.text(node), eps=f"{request.size:g}")
+        yield [culprit.replace(node, text)]
 
 
 def fitted(culprit: Culprit, request: ask.FitNumber) -> Ways:
     """The end of the dtype's range in the place of the number."""
     number, tensor = culprit.operands.get(request.unfit.role), culprit.operands.get("self")
     end = "max" if request.unfit.value > 0 else "min"
-    made = culprit.torch("torch.finfo(")
-    if number is not None and tensor is not None and made and can_repeat(culprit, tensor):
-        yield [culprit.replace(number, f"{made}{culprit.text(tensor)}.dtype).{end}")]
+    if number is not None and tensor is not None and can_repeat(culprit, tensor):
+        made = f"{culprit.torch('torch.finfo(')}{culprit.text(tensor)}.dtype).{end}"
+        yield [culprit.replace(number, made)]
 
 
 def ignored(culprit: Culprit, request: ask.IgnoreTarget) -> Ways:
@@ -143,10 +142,9 @@ _FUNCTIONS = {
 }
 
 
-def _inside(culprit: Culprit, place: ast.expr, operand: ast.expr, by: ask.Inside) -> Edit | None:
+def _inside(culprit: Culprit, place: ast.expr, operand: ast.expr, by: ask.Inside) -> Edit:
     made = _FUNCTIONS[by].format(x=culprit.source.of(operand), a=culprit.text(operand))
-    text = culprit.torch(made)
-    return culprit.replace(place, text) if text is not None else None
+    return culprit.replace(place, culprit.torch(made))
 
 
 def with_logits(culprit: Culprit, request: ask.TakeLogits) -> Ways:

@@ -3,13 +3,14 @@
 import ast
 import math
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 
 from gradscope.facts import Edit, Phase, Root
 from gradscope.facts import requests as ask
 from gradscope.ops import Edge, Nature
 from gradscope.ops.traits import Trait, discards, has
-from gradscope.repair.write.culprit import Candidate, Culprit
+from gradscope.repair.write.culprit import Candidate, Culprit, NoTorch
 from gradscope.repair.write.guards import guarded
 from gradscope.repair.write.reading import atom
 from gradscope.repair.write.spelling import can_repeat, filled, infinity, operand_of
@@ -36,11 +37,10 @@ def masked(culprit: Culprit, *, hidden: bool) -> Iterator[Candidate]:
     node = operand_of(culprit, edge)
     assert node is not None
     own = list(_own_conditions(culprit, edges, node))
-    restored = list(_restored(culprit, edge, own))
     if _goes_by_value(culprit):
         if edge.nature is Nature.OVERFLOW:  # a bound beyond which nothing counts changes nothing
             yield from (replace(one, same=True) for one in guarded(culprit))
-        yield from restored
+        yield from _restored(culprit, edge, own)
     harmless = edge.cure.harmless or "1.0"
     template = proposals.HARMLESS if hidden else proposals.REPLACED
     title = template.format(op=phrases.spelled(culprit.finding.op), number=harmless)
@@ -54,7 +54,7 @@ def masked(culprit: Culprit, *, hidden: bool) -> Iterator[Candidate]:
             seen.add(text)
             edit = culprit.replace(node, text)
             yield Candidate(title, (edit,), same=hidden)
-    yield from restored
+    yield from _restored(culprit, edge, own)
 
 
 def value_kept(culprit: Culprit) -> Iterator[Candidate]:
@@ -80,12 +80,11 @@ def _restored(
 ) -> Iterator[Candidate]:
     """The harmless operand, and around the op the value that it had: for masks that are made from
     the value itself (`d[d == inf] = 0`), and for a sort or a minimum that goes by it."""
-    where, node = culprit.torch("torch.where("), culprit.node
-    operand = operand_of(culprit, edge)
+    node, operand = culprit.node, operand_of(culprit, edge)
     # There is no result to put back into a mask, or there are several.
     is_matrix = edge.cause == "degenerate-decomposition"
     has_none = culprit.overwritten is not None or is_matrix
-    if where is None or operand is None or has_none or not isinstance(node, ast.expr):
+    if operand is None or has_none or not isinstance(node, ast.expr):
         return
     value = _value(culprit) or f"{atom(culprit.source.of(node))}.detach()"
     for condition, kept in conditions[:1]:
@@ -94,7 +93,8 @@ def _restored(
         if "\n" in again:
             again = ast.unparse(ast.parse(f"({again})", mode="eval"))
         op = phrases.spelled(culprit.finding.op)
-        edit = culprit.replace(node, f"{where}{condition}, {again}, {value})")
+        where = f"{culprit.torch('torch.where(')}{condition}, {again}, {value})"
+        edit = culprit.replace(node, where)
         yield Candidate(proposals.RESTORED.format(op=op), (edit,), same=True)
 
 
@@ -116,14 +116,13 @@ def _both_infinite(culprit: Culprit) -> Iterator[Candidate]:
     sides = [culprit.operands.get(role) for role in ("self", "other")]
     values = [culprit.values.get(role) for role in ("self", "other")]
     infinite = all(value is not None and math.isinf(value) for value in values)
-    where, node = culprit.torch("torch.where("), culprit.node
-    if not infinite or where is None or not isinstance(node, ast.BinOp):
+    node = culprit.node
+    if not infinite or not isinstance(node, ast.BinOp):
         return
     if all(side is not None and can_repeat(culprit, side) for side in sides):
         kept = " | ".join(f"{culprit.text(side)}.isfinite()" for side in sides if side is not None)
-        edit = culprit.replace(node, f"{where}{kept}, {culprit.source.of(node)}, 0.0)")
-        title = "let the difference of two infinite elements be 0"
-        yield Candidate(title, (edit,))
+        where = f"{culprit.torch('torch.where(')}{kept}, {culprit.source.of(node)}, 0.0)"
+        yield culprit.written("let the difference of two infinite elements be 0", node, where)
 
 
 def _finite_constant(culprit: Culprit) -> Iterator[Candidate]:
@@ -136,7 +135,7 @@ def _finite_constant(culprit: Culprit) -> Iterator[Candidate]:
         if name in names and infinite is not None:
             large = "1e30" if infinite > 0 else "-1e30"
             title = f"make `{name}` a large finite number"
-            yield Candidate(title, (culprit.replace(made.value, large),))
+            yield culprit.written(title, made.value, large)
 
 
 def _finite_fill(culprit: Culprit) -> Iterator[Candidate]:
@@ -167,7 +166,7 @@ def _left_out(culprit: Culprit, fill: Spelled) -> Iterator[Candidate]:
             text = culprit.text(total.positional[0])
             text = f"{text}.masked_fill({culprit.source.of(conditions[0])}, 0.0)"
             title = proposals.LEFT_OUT.format(op=total.name)
-            yield Candidate(title, (culprit.replace(total.positional[0], text),), "guard-empty")
+            yield culprit.written(title, total.positional[0], text, "guard-empty")
         return
 
 
@@ -191,10 +190,9 @@ def _finite(culprit: Culprit, values: Iterable[ast.expr]) -> Iterator[Edit]:
 
 def _where(culprit: Culprit, condition: str, kept: bool, node: ast.expr, harmless: str) -> str:
     operand = culprit.source.of(node)
-    where = culprit.torch("torch.where(")
-    if where is not None:
-        first, second = (operand, harmless) if kept else (harmless, operand)
-        return f"{where}{condition}, {first}, {second})"
+    first, second = (operand, harmless) if kept else (harmless, operand)
+    with suppress(NoTorch):
+        return f"{culprit.torch('torch.where(')}{condition}, {first}, {second})"
     condition = condition if kept else f"~({condition})"
     return f"{culprit.text(node)}.where({condition}, {harmless})"
 

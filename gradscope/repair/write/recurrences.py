@@ -151,7 +151,7 @@ def _candidate(culprit: Culprit, read: Reading) -> Iterator[Candidate]:
     edits = []
     for node, template in read.rewritten.items():
         text = culprit.torch(template)
-        if text is None or "\n" in text:
+        if "\n" in text:
             return
         if text != culprit.source.of(node):
             edits.append(culprit.replace(node, text))

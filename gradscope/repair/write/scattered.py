@@ -38,7 +38,7 @@ def shifted(culprit: Culprit) -> Iterator[Candidate]:
         reduce = "scatter_reduce" if is_flat else "index_reduce"
         filled = culprit.torch(f'torch.full_like({total.zeros}, float("-inf"))')
         read = f"gather({along}, {by})" if is_flat else f"index_select({along}, {by})"
-        if filled is None or name is None:
+        if name is None:
             return
         line = f'{name} = {filled}.{reduce}({along}, {by}, {e}.detach(), "amax")'
         edit = culprit.replace(scores, f"{e} - {name}.{read}")

@@ -48,9 +48,8 @@ def selected(culprit: Culprit) -> Iterator[Candidate]:
 def cleaned(culprit: Culprit) -> Iterator[Candidate]:
     """`pred - target`, with `mask = ~target.isnan()` above it, reads
     `torch.where(mask, target, 0.0)`: NaN times a mask of 0 is NaN."""
-    where, here = culprit.torch("torch.where("), culprit.node
     operands = [one for one in culprit.operands.values() if isinstance(one, ast.Name)]
-    for made in culprit.source.nodes.every(ast.Assign) if here is not None and where else ():
+    for made in culprit.source.nodes.every(ast.Assign):
         mask = made.targets[0]
         negated = isinstance(made.value, ast.UnaryOp) and isinstance(made.value.op, ast.Invert)
         test = made.value.operand if isinstance(made.value, ast.UnaryOp) else made.value
@@ -65,8 +64,8 @@ def cleaned(culprit: Culprit) -> Iterator[Candidate]:
             is_good = negated == (found.name == "isnan")
             parts = (node.id, "0.0") if is_good else ("0.0", node.id)
             title = proposals.CLEANED.format(mask=mask.id, name=node.id)
-            text = f"{where}{mask.id}, {', '.join(parts)})"
-            yield Candidate(title, (culprit.replace(node, text),))
+            where = culprit.torch(f"torch.where({mask.id}, {', '.join(parts)})")
+            yield culprit.written(title, node, where)
 
 
 def _is_in_reach(culprit: Culprit, mask: ast.Name, node: ast.Name) -> bool:

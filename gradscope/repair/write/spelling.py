@@ -81,8 +81,7 @@ def filled(culprit: Culprit, edge: Edge, template: str, node: ast.expr) -> str |
         return None
     texts = {role: culprit.text(part) for role, part in culprit.operands.items()}
     eps = "1" if is_count(culprit, edge) else culprit.eps(edge)
-    spelled = culprit.torch(template)
     try:
-        return spelled and spelled.format(**{**texts, "x": culprit.text(node), "eps": eps})
+        return culprit.torch(template).format(**texts | {"x": culprit.text(node), "eps": eps})
     except (KeyError, IndexError):
         return None

@@ -79,7 +79,7 @@ def _text(reading: Reading, node: ast.expr, form: Form) -> str | None:
     if template is None or reading.culprit.node not in reading.seen:
         return None
     text = reading.culprit.torch(template)
-    return None if text is None or "\n" in text else text
+    return None if "\n" in text else text
 
 
 def _candidate(culprit: Culprit, node: ast.expr, text: str, reading: Reading) -> Candidate | None:
@@ -93,7 +93,7 @@ def _candidate(culprit: Culprit, node: ast.expr, text: str, reading: Reading) ->
     edits = [culprit.replace(node, text), *_left_over(culprit, node, text)]
     for given, template in others.items():
         written = culprit.torch(template)
-        if written is None or "\n" in written:
+        if "\n" in written:
             return None
         edits.append(culprit.replace(given, written))
     title = (proposals.IN_LOGARITHMS if others else proposals.STABLE).format(text=text)

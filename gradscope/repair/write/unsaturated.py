@@ -29,9 +29,8 @@ def opposite(culprit: Culprit, request: ask.Unsaturated) -> Ways:
     for node in _parts_of(culprit, request.flat):
         raised = partial(_raised, negated=_is_negated(culprit, node))
         template = Reading(culprit, node).form(raised, node)
-        text = culprit.torch(template) if template is not None else None
-        if text is not None:
-            yield (culprit.replace(node, text),)
+        if template is not None:
+            yield (culprit.replace(node, culprit.torch(template)),)
 
 
 def _parts_of(culprit: Culprit, flat: Flat) -> Iterator[ast.expr]:

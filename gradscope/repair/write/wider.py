@@ -35,8 +35,7 @@ def widened(culprit: Culprit) -> Iterator[Candidate]:
         meaning = definition(culprit.source, node) if isinstance(node, ast.Name) else None
         if meaning is not None and nodes.function(meaning) is not nodes.module:
             text = f"{culprit.text(meaning)}.{method}"
-            edit = culprit.replace(meaning, text)
-            yield Candidate(f"compute what follows in {wide}", (edit,))
+            yield culprit.written(f"compute what follows in {wide}", meaning, text)
     for chosen in (tensors[:1], tensors):
         if chosen:
             casts = (culprit.replace(node, f"{culprit.text(node)}.{method}") for node in chosen)
