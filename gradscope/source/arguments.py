@@ -73,6 +73,7 @@ IMPLIES: Mapping[str, frozenset[str]] = {
     "logsumexp": frozenset({"exp", "log"}),
 }
 
+_CHANGES = frozenset(("alpha", "rounding_mode"))
 
 # What torch tags as random, and what is made of it, by the names that `canonical` gives.
 DRAWS = frozenset(
@@ -136,6 +137,13 @@ def spelled(source: Source, node: ast.AST | None) -> Spelled:
         name, receiver = canonical(node.func.attr), _receiver(node)
         return Spelled(name, (*receiver, *node.args), keywords, method=bool(receiver))
     return _NOTHING
+
+
+def plainly(source: Source, node: ast.AST | None) -> Spelled:
+    """The op that a node writes, where it is told by name and operands alone: `add(a, b, alpha=2)`
+    and a division that rounds are others."""
+    found = spelled(source, node)
+    return found if _CHANGES.isdisjoint(found.keywords) else _NOTHING
 
 
 def called(call: ast.Call) -> str:

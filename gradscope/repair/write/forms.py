@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 
 from gradscope.ops.patterns import EPSILON
-from gradscope.repair.write.reading import Reading, atom
+from gradscope.repair.write.reading import Reading, atom, term
 from gradscope.source.arguments import BINARY, operands
 
 Parts = dict[str, ast.expr]  # what the names of an example stand for
@@ -24,10 +24,11 @@ _DEFAULTS = {"alpha": 1, "keepdim": 0, "p": 2}  # which say nothing where they a
 
 
 class _Text(str):
-    """`{z:atom}` is `{z}` as an operand of anything."""
+    """`{z:atom}` is `{z}` as an operand of anything, `{z:term}` as what is taken from a number."""
 
     def __format__(self, place: str) -> str:
-        return atom(self) if place else str(self)
+        text = str(self)
+        return atom(text) if place == "atom" else term(text) if place else text
 
 
 def in_form(read: Reading, forms: Mapping[str, str], node: ast.expr) -> str | None:

@@ -15,7 +15,7 @@ from gradscope.repair.write.forms import fit, in_form
 from gradscope.repair.write.reading import Reading, Rebound, atom, term
 from gradscope.repair.write.spelling import MOVES
 from gradscope.repair.write.uses import given_to
-from gradscope.source.arguments import Spelled, spelled
+from gradscope.source.arguments import Spelled, plainly, spelled
 
 NORMAL = ("torch.distributions.Normal", "torch.distributions.normal.Normal")
 JOINS = frozenset("cat concat concatenate hstack stack vstack".split())
@@ -55,7 +55,7 @@ def log_of(read: Reading, node: ast.expr) -> str | None:
 def _log_of(read: Reading, node: ast.expr) -> str | None:
     if isinstance(node, ast.Subscript):
         return _moved(read, node, node.value)
-    found = spelled(read.culprit.source, node)
+    found = plainly(read.culprit.source, node)
     if not found.positional:
         return None
     if found.name in MOVES and not (read.carried and found.name == "diag"):
@@ -300,32 +300,25 @@ def _complement(read: Reading, node: ast.expr) -> str | None:
     """log(1 - node)."""
     if (again := fit(read, "1 - p", node)) is not None:
         return log_of(read, again["p"])
-    if (squared := fit(read, "tanh(z) ** 2", node)) is not None:  # what is left is 1 / cosh(z) ** 2
-        z, log = read.text(squared["z"]), read.culprit.names.spell("math.log")
-        four = f"{log}(4)" if log is not None else repr(math.log(4))
-        return f"{four} - 2 * torch.logaddexp({z}, -{atom(z)})"
     return in_form(read, _COMPLEMENTS, node)
 
 
 def _sub(read: Reading, found: Spelled) -> str | None:
+    """Of 1 - p; other differences are undone, or not."""
     first, second = found.positional[:2]
-    if read.number(first) == 1:
-        return _complement(read, second)
-    if read.number(second) == 1:
-        return in_form(read, {"exp(z)": _UNDONE["expm1(z)"]}, first)
-    for op, of in _DIFFERENCES.items():
-        above, below = read.argument(first, op), read.argument(second, op)
-        if above is not None and below is not None:
-            a, b = read.text(above), read.text(below)
-            lost = f"-torch.expm1({b} - {term(a)})"
-            return f"{of.format(a=a, b=atom(b))} + {read.call('log', lost)}"
-    return None
+    return _complement(read, second) if read.number(first) == 1 else None
 
 
 _UNDONE = {
     "cosh(z)": f"torch.logaddexp({{z}}, -{{z:atom}}) - {math.log(2)!r}",
     "exp(z)": "{z}",
     "expm1(z)": "{z} + torch.log(-torch.expm1(-{z:atom}))",
+    "exp(z) - 1": "{z} + torch.log(-torch.expm1(-{z:atom}))",
+    "exp(a) - exp(b)": "{a} + torch.log(-torch.expm1({b} - {a:term}))",
+    "sigmoid(a) - sigmoid(b)": (
+        "torch.nn.functional.logsigmoid({a}) + torch.nn.functional.logsigmoid(-{b:atom})"
+        " + torch.log(-torch.expm1({b} - {a:term}))"
+    ),
     "i0(z)": "torch.log(torch.special.i0e({z})) + {z:atom}.abs()",
     "i1(z)": "torch.log(torch.special.i1e({z})) + {z:atom}.abs()",
     "ndtr(z)": "torch.special.log_ndtr({z})",
@@ -342,11 +335,8 @@ _COMPLEMENTS = {
     "exp(z)": "log(-torch.expm1({z}))",
     "erf(z)": _UNDONE["erfc(z)"],
     "1 / (1 + exp(z))": "torch.nn.functional.logsigmoid({z})",
-}
-# Of op(a) - op(b), less log(1 - exp(b - a)).
-_DIFFERENCES = {
-    "exp": "{a}",
-    "sigmoid": "torch.nn.functional.logsigmoid({a}) + torch.nn.functional.logsigmoid(-{b})",
+    # What is left is 1 / cosh(z) ** 2.
+    "tanh(z) ** 2": f"{math.log(4)!r} - 2 * torch.logaddexp({{z}}, -{{z:atom}})",
 }
 _NOTHING = ("new_zeros", "zeros", "zeros_like")
 _TIMES = {"reciprocal": "-", "sqrt": "0.5 * "}  # that of the operand
