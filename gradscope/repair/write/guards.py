@@ -10,7 +10,7 @@ from gradscope.ops.dtypes import Margin, eps_for
 from gradscope.ops.edges import Nature
 from gradscope.repair.write import limits
 from gradscope.repair.write.culprit import Candidate, Culprit
-from gradscope.repair.write.spelling import can_repeat, filled, is_count, operand_of
+from gradscope.repair.write.spelling import can_repeat, filled, is_count, on_edges, operand_of
 from gradscope.repair.write.statements import for_all_readers
 from gradscope.repair.write.uses import Uses
 from gradscope.rules.reading import evidence
@@ -25,9 +25,8 @@ FLOORS = (Margin.ROOT, Margin.DENOMINATOR, Margin.LOG)
 def guarded(culprit: Culprit) -> Iterator[Candidate]:
     """The op's own guards around its operand: `sqrt(v)` -> `sqrt(v.clamp_min(1e-12))`."""
     yield from _under_root(culprit)
-    for edge in culprit.edges():
-        node = operand_of(culprit, edge)
-        if node is None or not edge.cure.guard:
+    for edge, node in on_edges(culprit):
+        if not edge.cure.guard:
             continue
         yield from _number(culprit, edge, node)
         yield from _bounded_for_all(culprit, edge, node)
@@ -233,9 +232,8 @@ def _added(culprit: Culprit) -> Iterator[Candidate]:
     would be the same number in all places."""
     if any(edge.nature is Nature.DEGENERATE for edge in culprit.edges()):
         return
-    for edge in culprit.edges():
-        node = operand_of(culprit, edge)
-        if node is not None and edge.cure.margin in FLOORS:
+    for edge, node in on_edges(culprit):
+        if edge.cure.margin in FLOORS:
             text = f"{culprit.text(node)} + {culprit.eps(edge)}"
             title = _title("epsilon", culprit, edge, node)
             yield culprit.written(title, node, text, "epsilon")

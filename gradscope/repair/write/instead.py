@@ -10,7 +10,7 @@ from gradscope.ops.dtypes import eps_for
 from gradscope.ops.patterns import EPSILON
 from gradscope.repair.write.culprit import Candidate, Culprit, Ways
 from gradscope.repair.write.ends import layer, renamed
-from gradscope.repair.write.spelling import can_repeat, operand_of
+from gradscope.repair.write.spelling import can_repeat, on_edges
 from gradscope.repair.write.splice import keyword
 from gradscope.repair.write.uses import given_to
 from gradscope.rules.wording import phrases, proposals
@@ -52,9 +52,7 @@ def of_one_shape(culprit: Culprit, request: ask.MatchShapes) -> Ways:
 
 def diagonal(culprit: Culprit, request: ask.AddToDiagonal) -> Ways:
     """A multiple of the identity added to the matrix."""
-    edge = next((one for one in culprit.edges() if one.cure.guard), None)
-    node = operand_of(culprit, edge) if edge is not None else None
-    if edge is not None and node is not None:
+    for edge, node in [one for one in on_edges(culprit) if one[0].cure.guard][:1]:
         guard = culprit.torch(edge.cure.guard)
         text = guard.format(x=culprit.text(node), eps=f"{request.size:g}")
         yield [culprit.replace(node, text)]

@@ -13,7 +13,7 @@ from gradscope.ops.traits import Trait, discards, has
 from gradscope.repair.write.culprit import Candidate, Culprit, NoTorch
 from gradscope.repair.write.guards import guarded
 from gradscope.repair.write.reading import atom
-from gradscope.repair.write.spelling import can_repeat, filled, infinity, operand_of
+from gradscope.repair.write.spelling import can_repeat, filled, infinity, on_edges
 from gradscope.rules.reading import evidence
 from gradscope.rules.wording import phrases, proposals
 from gradscope.source import Mask, definition, holds, mask
@@ -30,41 +30,33 @@ def masked(culprit: Culprit, *, hidden: bool) -> Iterator[Candidate]:
     yield from _both_infinite(culprit)
     yield from _finite_constant(culprit)
     yield from _finite_fill(culprit)
-    edges = [edge for edge in culprit.edges() if operand_of(culprit, edge) is not None]
+    edges = on_edges(culprit)
     if not edges:
         return
-    edge = edges[0]
-    node = operand_of(culprit, edge)
-    assert node is not None
-    own = list(_own_conditions(culprit, edges, node))
+    edge, node = edges[0]
+    own = list(_own_conditions(culprit, node))
     if _goes_by_value(culprit):
         if edge.nature is Nature.OVERFLOW:  # a bound beyond which nothing counts changes nothing
             yield from (replace(one, same=True) for one in guarded(culprit))
-        yield from _restored(culprit, edge, own)
+        yield from _restored(culprit, edge, node, own)
     harmless = edge.cure.harmless or "1.0"
     template = proposals.HARMLESS if hidden else proposals.REPLACED
     title = template.format(op=phrases.spelled(culprit.finding.op), number=harmless)
     # A mask that selects among several numbers says nothing of one, and would make several of it.
     is_one = any(one.role == edge.argument and one.shape == () for one in culprit.finding.tensors)
     masks = () if is_one else _mask_conditions(culprit)
-    seen = set()
-    for condition, kept in (*masks, *own):
-        text = _where(culprit, condition, kept, node, harmless)
-        if text not in seen:
-            seen.add(text)
-            edit = culprit.replace(node, text)
-            yield Candidate(title, (edit,), same=hidden)
-    yield from _restored(culprit, edge, own)
+    ways = (_where(culprit, condition, kept, node, harmless) for condition, kept in (*masks, *own))
+    for text in dict.fromkeys(ways):
+        yield Candidate(title, (culprit.replace(node, text),), same=hidden)
+    yield from _restored(culprit, edge, node, own)
 
 
 def value_kept(culprit: Culprit) -> Iterator[Candidate]:
     """Where a value is right and its slope is not: that very value, beside a harmless operand. What
     asks whether a length is 0 takes a small one for another."""
-    edges = [edge for edge in culprit.edges() if operand_of(culprit, edge) is not None]
-    if edges and culprit.finding.phase is Phase.BACKWARD:
-        node = operand_of(culprit, edges[0])
-        assert node is not None
-        for one in _restored(culprit, edges[0], list(_own_conditions(culprit, edges, node))):
+    is_backward = culprit.finding.phase is Phase.BACKWARD
+    for edge, node in on_edges(culprit)[:1] if is_backward else ():
+        for one in _restored(culprit, edge, node, list(_own_conditions(culprit, node))):
             yield replace(one, kind="masked-branch")
 
 
@@ -76,15 +68,15 @@ def _goes_by_value(culprit: Culprit) -> bool:
 
 
 def _restored(
-    culprit: Culprit, edge: Edge, conditions: list[tuple[str, bool]]
+    culprit: Culprit, edge: Edge, operand: ast.expr, conditions: list[tuple[str, bool]]
 ) -> Iterator[Candidate]:
     """The harmless operand, and around the op the value that it had: for masks that are made from
     the value itself (`d[d == inf] = 0`), and for a sort or a minimum that goes by it."""
-    node, operand = culprit.node, operand_of(culprit, edge)
+    node = culprit.node
     # There is no result to put back into a mask, or there are several.
     is_matrix = edge.cause == "degenerate-decomposition"
     has_none = culprit.overwritten is not None or is_matrix
-    if operand is None or has_none or not isinstance(node, ast.expr):
+    if has_none or not isinstance(node, ast.expr):
         return
     value = _value(culprit) or f"{atom(culprit.source.of(node))}.detach()"
     for condition, kept in conditions[:1]:
@@ -197,18 +189,12 @@ def _where(culprit: Culprit, condition: str, kept: bool, node: ast.expr, harmles
     return f"{culprit.text(node)}.where({condition}, {harmless})"
 
 
-def _own_conditions(
-    culprit: Culprit, edges: list[Edge], node: ast.expr
-) -> Iterator[tuple[str, bool]]:
-    if not can_repeat(culprit, node):
-        return
-    for edge in edges:
-        if edge.cure.condition and operand_of(culprit, edge) is node:
-            text = filled(culprit, edge, edge.cure.condition, node)
-            if text is not None and _is_by_row(culprit):
+def _own_conditions(culprit: Culprit, node: ast.expr) -> Iterator[tuple[str, bool]]:
+    for edge, operand in on_edges(culprit) if can_repeat(culprit, node) else ():
+        if operand is node and (text := filled(culprit, edge, edge.cure.condition, node)):
+            if _is_by_row(culprit):
                 yield f"{text}.any(-1, keepdim=True)", True
-            if text is not None:
-                yield text, True
+            yield text, True
 
 
 def _is_by_row(culprit: Culprit) -> bool:

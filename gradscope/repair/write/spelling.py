@@ -30,6 +30,12 @@ def operand_of(culprit: Culprit, edge: Edge) -> ast.expr | None:
     return None if isinstance(node, ast.Constant) else node
 
 
+def on_edges(culprit: Culprit) -> list[tuple[Edge, ast.expr]]:
+    """The edges that the operands are on, each with the operand that is written for it."""
+    found = ((edge, operand_of(culprit, edge)) for edge in culprit.edges())
+    return [(edge, node) for edge, node in found if node is not None]
+
+
 def can_repeat(culprit: Culprit, node: ast.expr) -> bool:
     """Whether an operand may be written twice: short, and evaluating it again changes nothing."""
     if len(culprit.source.of(node)) > LONGEST_TWICE:
