@@ -272,7 +272,7 @@ STABLE = [
     ("z.sigmoid().prod(1) ** 0.5", "z.sigmoid().prod(1) ** 0.5", "pow",
      "torch.exp(0.5 * F.logsigmoid(z).sum(1))"),
     ("torch.log(1 - z.tanh() ** 2)", "torch.log(1 - z.tanh() ** 2)", "log",
-     "math.log(4) - 2 * torch.logaddexp(z, -z)"),
+     "1.3862943611198906 - 2 * torch.logaddexp(z, -z)"),
     ("torch.log(1 - 1 / (1 + torch.exp(-z)))", "torch.log(1 - 1 / (1 + torch.exp(-z)))", "log",
      "F.logsigmoid(-z)"),
     ("(1 - z.abs().neg().exp()).log()", "(1 - z.abs().neg().exp()).log()", "log",
@@ -299,6 +299,10 @@ STABLE = [
     ("torch.sqrt(torch.sum(z * z, dim=0, keepdim=True))",
      "torch.sqrt(torch.sum(z * z, dim=0, keepdim=True))", "sqrt",
      "torch.linalg.vector_norm(z, dim=0, keepdim=True)"),
+    ("(z ** 2).sum(1, True).sqrt()", "(z ** 2).sum(1, True).sqrt()", "sqrt",
+     "torch.linalg.vector_norm(z, dim=1, keepdim=True)"),
+    ("z / torch.linalg.vector_norm(z, 2, 1, True)", "z / torch.linalg.vector_norm(z, 2, 1, True)",
+     "div", "F.normalize(z, dim=1)"),
     ("z.square().sum((0, 1)).pow(0.5)", "z.square().sum((0, 1)).pow(0.5)", "pow",
      "torch.linalg.vector_norm(z, dim=(0, 1))"),
     ("((z - 1) ** 2).sqrt()", "((z - 1) ** 2).sqrt()", "sqrt", "(z - 1).abs()"),
@@ -428,6 +432,20 @@ def test_a_choice_between_something_else_and_a_probability_has_no_stable_form():
     found = ways(finding(text, written, "log", "epsilon", {"self": 0.0}), text)
 
     assert all("logsigmoid" not in one.text for one in found)
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "torch.log(torch.add(x.exp(), x.exp(), alpha=2))",
+        "torch.log(torch.sub(1, x.sigmoid(), alpha=2))",
+        'torch.log(torch.div(x.exp(), 3, rounding_mode="floor"))',
+    ],
+)
+def test_a_sum_with_a_factor_and_a_quotient_that_is_rounded_have_no_stable_form(written):
+    text = f"{HEAD}loss = {written}.sum()\n"
+
+    assert ways(finding(text, written, "log", "stable-op", {"self": 0.0}), text) == []
 
 
 def test_logarithms_of_one_product_are_all_taken_over():

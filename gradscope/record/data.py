@@ -22,7 +22,7 @@ from gradscope.record.dispatch import Unseen
 from gradscope.record.finite import holds_bad, plain
 from gradscope.record.forking import can_fork, forked
 from gradscope.record.sites import OURS, kind_of, kind_of_file, note_site, resolve
-from gradscope.record.stand_ins import leave_us_out, stand_in
+from gradscope.record.stand_ins import stand_in, without_us
 from gradscope.record.tracing import unobserved
 
 _MOST = 3  # samples that are made again, a run
@@ -51,11 +51,8 @@ class Loaders:
             return index
 
         def _process_data(iterator: Any, data: Any, *worker: Any) -> Any:
-            try:
+            with without_us:
                 batch = process(iterator, data, *worker)
-            except BaseException as error:
-                leave_us_out(error)
-                raise
             number = iterator._rcvd_idx - 1 if getattr(iterator, "_in_order", True) else None
             index = self._asked.get(iterator, {}).pop(number, None)
             if self._sees_ops():
@@ -151,11 +148,8 @@ def show_warnings_as_ever(stack: ExitStack) -> None:
     ) -> None:
         if not more and stacklevel > 1:
             stacklevel = _level_with_ours(sys._getframe(1), stacklevel)
-        try:
+        with without_us:
             warned(message, category, stacklevel + 1, source, **more)
-        except BaseException as error:
-            leave_us_out(error)
-            raise
 
     stand_in(stack, warnings, "warn", warn)
     stand_in(stack, warnings, "showwarning", showwarning)

@@ -24,7 +24,7 @@ from gradscope.record.passes import BackwardPass, Engine
 from gradscope.record.scores import GivenScores
 from gradscope.record.sites import OURS, kind_of, user_frames
 from gradscope.record.sizes.gradients import Sizes
-from gradscope.record.stand_ins import is_elsewhere, leave_us_out, stand_in
+from gradscope.record.stand_ins import is_elsewhere, stand_in, without_us
 from gradscope.record.tracing import computes_values, unobserved
 from gradscope.record.watching import Watching
 
@@ -269,11 +269,8 @@ def _telling_reads(reading: EveryOp, original: Any, thread: int) -> Callable[...
                     reading.mode.note_read(self, None, frame)
                 elif self.numel() == 1 and plain(self) is not None and has_nan(self):
                     reading.note_watched_nan(frame)
-        try:
+        with without_us:
             return original(self, *args, **kwargs)
-        except BaseException as error:
-            leave_us_out(error)
-            raise
 
     return read
 
@@ -282,11 +279,8 @@ def _telling_nan(reading: EveryOp, original: Any, thread: int) -> Callable[..., 
     """A number of a tensor, in a step whose ops nobody sees: in the others their mode does."""
 
     def read(self: Any) -> Any:
-        try:
+        with without_us:
             value = original(self)
-        except BaseException as error:
-            leave_us_out(error)
-            raise
         if not is_elsewhere(thread) and value != value and not reading.depth.is_full:
             reading.note_watched_nan(sys._getframe(1))
         return value

@@ -28,7 +28,7 @@ from gradscope.record.probes.function_checks import FunctionChecks
 from gradscope.record.refusals import refusal_of
 from gradscope.record.sites import forget_names, user_site
 from gradscope.record.sizes.gradients import Sizes
-from gradscope.record.stand_ins import hide_all_from_dynamo, is_elsewhere, leave_us_out, stand_in
+from gradscope.record.stand_ins import hide_all_from_dynamo, is_elsewhere, stand_in, without_us
 from gradscope.record.tracing import computes_values, unobserved
 
 
@@ -122,7 +122,7 @@ class Observation:
                 self._elsewhere[threading.current_thread().name] = None
                 return original(t_outputs, *args, **kwargs)
             frame = sys._getframe(1)
-            try:
+            with without_us:
                 if coasting.may_pass:
                     result = coasting.run(original, t_outputs, args, kwargs, frame)
                     if result is not NotImplemented:
@@ -135,9 +135,6 @@ class Observation:
                         return ours.except_for(original, one.outputs, *one.args, **one.kwargs)
 
                     return self.run_backward(run, BackwardPass(t_outputs, args, kwargs, frame))
-            except BaseException as error:
-                leave_us_out(error)
-                raise
 
         for owner in (torch.autograd, torch.autograd.graph):
             stand_in(self._stack, owner, "_engine_run_backward", engine, inner=True)

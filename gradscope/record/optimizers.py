@@ -19,7 +19,7 @@ from torch.optim.optimizer import (
 
 from gradscope.facts import Setting
 from gradscope.record.sites import LIBRARY, Site, kind_of, user_site
-from gradscope.record.stand_ins import is_elsewhere, leave_us_out, stand_in
+from gradscope.record.stand_ins import is_elsewhere, stand_in, without_us
 from gradscope.record.tracing import computes_values
 
 # By torch's own names. What else a group holds may well be inf: a bound that is switched off.
@@ -161,11 +161,8 @@ def watch_optimizers(
             if is_foreign() or depth >= len(running):
                 return closure(*args, **kwargs)
             after(running[depth])
-            try:
+            with without_us:
                 result = closure(*args, **kwargs)
-            except BaseException as error:
-                leave_us_out(error)
-                raise
             running[depth].updates = True
             before(running[depth])
             return result
@@ -201,11 +198,8 @@ def _telling(made: Callable[[Any, FrameType], None], thread: int) -> Callable[..
     original: Any = torch.optim.Optimizer.__init__
 
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
-        try:
+        with without_us:
             original(self, *args, **kwargs)
-        except BaseException as error:
-            leave_us_out(error)
-            raise
         if not is_elsewhere(thread):
             made(self, _outside_of(self, sys._getframe(1)))
 

@@ -97,9 +97,24 @@ def _hide(code: CodeType, *, inner: bool) -> None:
     _dynamo.set_code_exec_strategy(code, strategy)
 
 
+class _WithoutUs:
+    """A block of a function of ours: what is raised there goes on to the program with no frame of
+    ours in its traceback."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, *_: object) -> None:
+        if error is not None:
+            leave_us_out(error)
+
+
+without_us = _WithoutUs()
+
+
 def leave_us_out(error: BaseException) -> None:
-    """An exception goes on to the program from a function of ours, which is to `raise` it without
-    more: its traceback has no frame of ours, and none of torch's own around an op that we call. A
+    """The same where a block would cost too much, at each op and module: an exception that is to be
+    raised on without more. None of torch's own frames is left either around an op that we call. A
     fault of ours keeps them."""
     frames = list[TracebackType]()
     way, called_by_us = error.__traceback__, False

@@ -45,7 +45,7 @@ ARGUMENTS: Mapping[str, tuple[str, ...]] = {
     "where": ("condition", "self", "other"),
 }
 METHODS: Mapping[str, tuple[str, ...]] = {"where": ("self", "condition", "other")}
-KEYWORDS = {"input": "self", "tensor": "self", "pred": "self"}
+KEYWORDS = {"axis": "dim", "input": "self", "ord": "p", "tensor": "self", "pred": "self"}
 
 # Names that users write (and aten's internal names) for one op.
 SAME: Mapping[str, str] = {
@@ -73,6 +73,7 @@ IMPLIES: Mapping[str, frozenset[str]] = {
     "logsumexp": frozenset({"exp", "log"}),
 }
 
+_CHANGES = frozenset(("alpha", "rounding_mode"))
 
 # What torch tags as random, and what is made of it, by the names that `canonical` gives.
 DRAWS = frozenset(
@@ -96,15 +97,27 @@ def canonical(op: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Spelled:
-    """One place where an op is written: its canonical name and its arguments in source order."""
+    """One place where an op is written: its canonical name and its arguments in source order. False
+    where none is: its name is empty then, and it has no arguments."""
 
     name: str
     positional: tuple[ast.expr, ...]
     keywords: Mapping[str, ast.expr]
     method: bool = False
 
+    def __bool__(self) -> bool:
+        return bool(self.name)
 
-def spelled(source: Source, node: ast.AST) -> Spelled | None:
+    @property
+    def first(self) -> ast.expr | None:
+        """The operand: what alone many ops are given."""
+        return self.positional[0] if self.positional else None
+
+
+_NOTHING = Spelled("", (), {})
+
+
+def spelled(source: Source, node: ast.AST | None) -> Spelled:
     """The op that a node writes, if it writes one."""
     if isinstance(node, ast.BinOp) and type(node.op) in BINARY:
         return Spelled(BINARY[type(node.op)], (node.left, node.right), {})
@@ -113,7 +126,7 @@ def spelled(source: Source, node: ast.AST) -> Spelled | None:
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
         return Spelled("neg", (node.operand,), {})
     if not isinstance(node, ast.Call) or any(isinstance(a, ast.Starred) for a in node.args):
-        return None
+        return _NOTHING
     keywords = {keyword.arg: keyword.value for keyword in node.keywords if keyword.arg}
     dotted = source.names.dotted(node.func)
     if dotted is not None and dotted.startswith("torch."):  # else: a tensor that was imported
@@ -123,7 +136,14 @@ def spelled(source: Source, node: ast.AST) -> Spelled | None:
     if isinstance(node.func, ast.Attribute):
         name, receiver = canonical(node.func.attr), _receiver(node)
         return Spelled(name, (*receiver, *node.args), keywords, method=bool(receiver))
-    return None
+    return _NOTHING
+
+
+def plainly(source: Source, node: ast.AST | None) -> Spelled:
+    """The op that a node writes, where it is told by name and operands alone: `add(a, b, alpha=2)`
+    and a division that rounds are others."""
+    found = spelled(source, node)
+    return found if _CHANGES.isdisjoint(found.keywords) else _NOTHING
 
 
 def called(call: ast.Call) -> str:
@@ -141,21 +161,19 @@ def _receiver(call: ast.Call) -> tuple[ast.expr, ...]:
 
 def draws(source: Source, node: ast.AST) -> bool:
     """Whether a node writes a call that draws random numbers."""
-    found = spelled(source, node)
-    return found is not None and found.name in DRAWS
+    return spelled(source, node).name in DRAWS
 
 
 def writes(source: Source, node: ast.AST, op: str) -> bool:
     """Whether a node is a spelling of an op."""
-    found = spelled(source, node)
-    wanted = canonical(op)
-    return found is not None and (found.name == wanted or wanted in IMPLIES.get(found.name, ()))
+    name, wanted = spelled(source, node).name, canonical(op)
+    return bool(name) and (name == wanted or wanted in IMPLIES.get(name, ()))
 
 
 def operands(source: Source, node: ast.AST, op: str) -> dict[str, ast.expr]:
     """The sub-expression for each schema argument of an op that a node spells; else nothing."""
     found = spelled(source, node)
-    if found is None or not writes(source, node, op):
+    if not writes(source, node, op):
         return {}
     if canonical(op) == "reciprocal":  # 1 / x runs reciprocal(x) and then a product
         return {"self": found.positional[-1]} if found.positional else {}

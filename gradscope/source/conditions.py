@@ -29,7 +29,7 @@ def mask(source: Source, place: ast.AST, culprit: ast.AST | None = None) -> Mask
     """The mask that a call, an index or a product at `place` applies to the culprit's value."""
     carriers = _Carriers(source, culprit, before=source.nodes.statement(place).lineno)
     found = spelled(source, place)
-    name = found.name if found else ""
+    name = found.name
     if name in ("where", "masked_fill", "masked_select") and isinstance(place, ast.Call):
         arguments = operands(source, place, name)
         condition = arguments.get("condition") or arguments.get("mask")
@@ -40,7 +40,7 @@ def mask(source: Source, place: ast.AST, culprit: ast.AST | None = None) -> Mask
         return Mask(condition, name == "masked_select")
     if isinstance(place, ast.Subscript):
         return _indexed(source, place, carriers)
-    if name == "mul" and found is not None and len(found.positional) == 2:
+    if name == "mul" and len(found.positional) == 2:
         left, right = found.positional
         first = carriers.side(left, right)
         if first is None:
@@ -113,14 +113,13 @@ def counts(source: Source, node: ast.expr) -> bool:
     """Whether an expression counts what is true, `(y > 0).float().sum()`, or what an index holds,
     `zeros.index_add(0, at, ones)`; also through names."""
     found = spelled(source, _given(source, node))
-    if found is None or not found.positional:
+    if (first := found.first) is None:
         return False
     if found.name in _HANDS_ON:
-        return counts(source, found.positional[0])
-    first = found.positional[0]
+        return counts(source, first)
     if found.name in ("index_add", "scatter_add"):
-        parts = (spelled(source, _given(source, one)) for one in (first, found.positional[-1]))
-        names = [part.name if part is not None else "" for part in parts]
+        parts = (first, found.positional[-1])
+        names = [spelled(source, _given(source, one)).name for one in parts]
         return names[0] in ("zeros", "new_zeros") and names[1] in ("ones", "ones_like", "new_ones")
     is_count = found.name in ("bincount", "count_nonzero")
     return is_count or (found.name == "sum" and (_is_truth(source, first) or counts(source, first)))
@@ -135,9 +134,9 @@ def _is_truth(source: Source, node: ast.expr) -> bool:
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitAnd | ast.BitOr | ast.BitXor):
         return True
     found = spelled(source, node)
-    if found is not None and found.name in _HANDS_ON and found.positional:
-        return _is_truth(source, found.positional[0])
-    return found is not None and found.name in _TRUTHS
+    if found.name in _HANDS_ON and found.first is not None:
+        return _is_truth(source, found.first)
+    return found.name in _TRUTHS
 
 
 def _given(source: Source, node: ast.expr) -> ast.expr:

@@ -30,7 +30,7 @@ from gradscope.record.sizes.crossings import Crossing
 from gradscope.record.sizes.leaves import Leaves, Watched, has_memory
 from gradscope.record.sizes.reduction import Factor, factor_of_mean
 from gradscope.record.sizes.sights import sights_from
-from gradscope.record.stand_ins import is_elsewhere, leave_us_out, stand_in
+from gradscope.record.stand_ins import is_elsewhere, stand_in, without_us
 from gradscope.record.tracing import unobserved
 
 _MOST = 16  # optimizers: an inner loop makes them by the thousand
@@ -102,11 +102,8 @@ class Usages:
         original = getattr(owner, name)
 
         def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-            try:
+            with without_us:
                 result = original(self, *args, **kwargs)
-            except BaseException as error:
-                leave_us_out(error)
-                raise
             if not is_elsewhere(thread):
                 given = args[0] if args else next(iter(kwargs.values()), None)
                 with unobserved():

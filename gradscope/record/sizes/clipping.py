@@ -15,7 +15,7 @@ from gradscope.facts import LateClip
 from gradscope.record.context import RunContext
 from gradscope.record.optimizers import Work, held_by, parameters_of
 from gradscope.record.sites import Site, note_site, place_of
-from gradscope.record.stand_ins import is_elsewhere, leave_us_out, stand_in
+from gradscope.record.stand_ins import is_elsewhere, stand_in, without_us
 from gradscope.record.tracing import computes_values, unobserved
 
 _MOST_KEPT = 16
@@ -76,11 +76,8 @@ class Clipping:
                     grads = _grads(parameters)
                     self._clips(grads, found)
                     self._clips_early(parameters, grads, found)
-            try:
+            with without_us:
                 by_norm(parameters, max_norm, total, *args, **kwargs)
-            except BaseException as error:
-                leave_us_out(error)
-                raise
 
         def group(tensors: Any, *args: Any, **kwargs: Any) -> Any:
             caller = sys._getframe(1)
@@ -96,11 +93,8 @@ class Clipping:
             if has_groups and one.is_enabled() and is_seen():
                 with unobserved():
                     self._unscales(optimizer, one, note_site(sys._getframe(1))[0])
-            try:
+            with without_us:
                 unscale(one, optimizer)
-            except BaseException as error:
-                leave_us_out(error)
-                raise
 
         stand_in(stack, owner, "_clip_grads_with_norm_", clip)
         stand_in(stack, owner, "_group_tensors_by_device_and_dtype", group)

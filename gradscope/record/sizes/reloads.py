@@ -13,7 +13,7 @@ from gradscope.facts import Reload
 from gradscope.record.context import RunContext, shielded
 from gradscope.record.sites import Site, note_site, place_of
 from gradscope.record.sizes.leaves import has_memory
-from gradscope.record.stand_ins import is_elsewhere, leave_us_out, stand_in
+from gradscope.record.stand_ins import is_elsewhere, stand_in, without_us
 
 _MOST = 100_000  # tensors whose states are remembered
 
@@ -37,10 +37,8 @@ class Reloads:
                 return take(one, *args, **kwargs)
             self._within = True
             try:
-                state = take(one, *args, **kwargs)
-            except BaseException as error:
-                leave_us_out(error)
-                raise
+                with without_us:
+                    state = take(one, *args, **kwargs)
             finally:
                 self._within = False
             if isinstance(state, Mapping):
@@ -52,11 +50,8 @@ class Reloads:
             if not is_elsewhere(thread) and isinstance(state, Mapping):
                 with shielded(self._context):
                     self._note_loaded(one, state, note_site(sys._getframe(1))[0])
-            try:
+            with without_us:
                 return load(one, state, *args, **kwargs)
-            except BaseException as error:
-                leave_us_out(error)
-                raise
 
         stand_in(stack, nn.Module, "state_dict", state_dict)
         stand_in(stack, nn.Module, "load_state_dict", load_state_dict)

@@ -75,8 +75,8 @@ def _is_back(culprit: Culprit, node: ast.expr) -> bool:
 
 
 def _as_torch(culprit: Culprit, whole: ast.expr) -> str | None:
-    """The text of an expression with NumPy's functions as torch's of the same name; None where the
-    file has no name for torch."""
+    """The text of an expression with NumPy's functions as torch's of the same name; None where it
+    has several lines."""
     source = culprit.source
     begin = source.extent(whole)[0]
     text = source.of(whole)
@@ -130,8 +130,7 @@ def kept(culprit: Culprit) -> Iterator[Candidate]:
             return
     if _is_reading(node):
         name = f"{node.func.id}()" if isinstance(node.func, ast.Name) else f".{called(node)}()"
-        edit = culprit.replace(node, _unread(source, node))
-        yield Candidate(f"keep the tensor, without `{name}`", (edit,))
+        yield culprit.written(f"keep the tensor, without `{name}`", node, _unread(source, node))
 
 
 def _is_reading(node: ast.AST) -> TypeGuard[ast.Call]:

@@ -61,8 +61,7 @@ def _saved(culprit: Culprit, request: SavedInstead) -> Iterator[Candidate]:
         if isinstance(node, ast.Call) and called(node) == "save_for_backward":
             for given in node.args:
                 if needed.isidentifier() and isinstance(given, ast.Name) and given.id == was:
-                    edit = culprit.replace(given, needed)
-                    yield Candidate(f"save `{needed}`, not `{was}`", (edit,))
+                    yield culprit.written(f"save `{needed}`, not `{was}`", given, needed)
 
 
 def hooked(culprit: Culprit, request: ask.HookBackward) -> Ways:

@@ -1,14 +1,15 @@
 """The composite expressions that have a stable form, beside those of `logs`."""
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Set
 
 from gradscope.dataclass import dataclass
 from gradscope.facts import requests as ask
 from gradscope.repair.write import logs
+from gradscope.repair.write.forms import in_form, ops_of
 from gradscope.repair.write.reading import Reading, atom, factor
 from gradscope.repair.write.spelling import LONGEST_TWICE
-from gradscope.source.arguments import Spelled, canonical, spelled
+from gradscope.source.arguments import canonical, spelled
 
 _TERMS = 3  # sums, and their attribute or sign, between a logarithm and its factor
 
@@ -21,8 +22,8 @@ class Form:
     """
 
     write: Callable[[Reading, ast.expr], str | None]
-    ends: frozenset[str]
-    ops: frozenset[str]
+    ends: Set[str]
+    ops: Set[str]
 
 
 def _softmax(read: Reading, node: ast.expr) -> str | None:
@@ -48,49 +49,6 @@ def _softmax(read: Reading, node: ast.expr) -> str | None:
     return read.call("softmax", z, rest) if aligned else None
 
 
-def _sigmoid(read: Reading, node: ast.expr) -> str | None:
-    """1 / (1 + exp(-z)), and exp(z) / (1 + exp(z))."""
-    found = read.op(node, "div")
-    if not found or len(found.positional) != 2:
-        return None
-    above, below = found.positional
-    total = read.op(below, "add")
-    if not total or len(total.positional) != 2:
-        return None
-    parts = [part for part in total.positional if read.number(part) != 1]
-    operand = read.argument(parts[0], "exp") if len(parts) == 1 else None
-    if operand is None:
-        return None
-    if read.number(above) == 1:
-        negated = read.argument(operand, "neg")
-        text = read.text(negated) if negated is not None else f"-{atom(read.text(operand))}"
-        return f"torch.sigmoid({text})"
-    numerator = read.argument(above, "exp")
-    same = numerator is not None and read.same(numerator, operand)
-    return f"torch.sigmoid({read.text(operand)})" if same else None
-
-
-def _tanh(read: Reading, node: ast.expr) -> str | None:
-    """(exp(z) - exp(-z)) / (exp(z) + exp(-z))."""
-    found = read.op(node, "div")
-    if not found:
-        return None
-    sides = [read.op(side, op) for side, op in zip(found.positional, ("sub", "add"), strict=False)]
-    if len(sides) != 2 or not all(one and len(one.positional) == 2 for one in sides):
-        return None
-    exponents = [read.argument(one, "exp") for side in sides if side for one in side.positional]
-    if None in exponents:
-        return None
-    z, opposite, *below = filter(None, exponents)
-    negated = read.argument(opposite, "neg")
-    if negated is None or not read.same(z, negated):
-        return None
-    is_swapped = read.same(below[0], opposite)
-    z_again, opposite_again = below[::-1] if is_swapped else below
-    is_tanh = read.same(z, z_again) and read.same(opposite, opposite_again)
-    return read.call("tanh", read.text(z)) if is_tanh else None
-
-
 def _quotient(read: Reading, node: ast.expr) -> str | None:
     """A quotient of two that are exponentials is the exponential of a difference."""
     found = read.op(node, "div")
@@ -99,19 +57,6 @@ def _quotient(read: Reading, node: ast.expr) -> str | None:
     # A factor may be 0 where its exponential is not, as a mask is.
     difference = logs.log_of(read, node)
     return None if read.has_plain_log else f"torch.exp({difference})"
-
-
-def _bessel_quotient(read: Reading, node: ast.expr) -> str | None:
-    """i1(z) / i0(z): each without its factor exp(|z|), which the quotient has not."""
-    found = read.op(node, "div")
-    parts = [read.op(side, "i0", "i1") for side in found.positional] if found else []
-    if len(parts) != 2 or not all(one and len(one.positional) == 1 for one in parts):
-        return None
-    above, below = filter(None, parts)
-    if not read.same(above.positional[0], below.positional[0]):
-        return None
-    z = read.text(above.positional[0])
-    return f"torch.special.{above.name}e({z}) / torch.special.{below.name}e({z})"
 
 
 def _weighted_mean(read: Reading, node: ast.expr) -> str | None:
@@ -182,7 +127,7 @@ def _x_log_x(read: Reading, node: ast.expr) -> str | None:
             return None
         around = above
         product = spelled(read.culprit.source, around)
-        if product is not None and product.name == "mul" and operand is not None:
+        if product.name == "mul" and operand is not None:
             x = read.text(operand)
             is_its_own = any(read.same(operand, one) for one in product.positional)
             safe = f"torch.where({x} > 0, {x}, 1.0)"
@@ -191,69 +136,13 @@ def _x_log_x(read: Reading, node: ast.expr) -> str | None:
     return None
 
 
-def _norm(read: Reading, node: ast.expr) -> str | None:
-    """sqrt(z ** 2) and sqrt((z ** 2).sum(dim)), whose slope at 0 is infinite; that of `abs` and of
-    PyTorch's norm is 0."""
-    inner = read.argument(node, "sqrt")
-    if (power := read.op(node, "pow")) and read.number(power.positional[-1]) == 0.5:
-        inner = power.positional[0]
-    if inner is not None and (single := read.squared(inner)) is not None:
-        return f"{atom(read.text(single))}.abs()"
-    found = inner is not None and read.op(inner, "sum")
-    squared = found and read.squared(found.positional[0])
-    dim = read.dim(found) if found else None
-    if not found or not squared or not dim:
-        return None
-    keep = ", keepdim=True" if "keepdim" in found.keywords else ""
-    return f"torch.linalg.vector_norm({read.text(squared)}, dim={dim}{keep})"
-
-
-def _normalize(read: Reading, node: ast.expr) -> str | None:
-    """z / z.norm(dim=d, keepdim=True)."""
-    found = read.op(node, "div")
-    length = read.op(found.positional[1], "norm") if found else None
-    if not found or not length or not read.same(found.positional[0], length.positional[0]):
-        return None
-    dim = _euclidean(read, length)
-    if dim is None or "keepdim" not in length.keywords:
-        return None
-    return f"torch.nn.functional.normalize({read.text(length.positional[0])}, dim={dim})"
-
-
-def _cosine(read: Reading, node: ast.expr) -> str | None:
-    """(a * b).sum(d) / (a.norm(dim=d) * b.norm(dim=d))."""
-    found = read.op(node, "div")
-    total = read.op(found.positional[0], "sum") if found else None
-    product = read.op(total.positional[0], "mul") if total else None
-    lengths = read.op(found.positional[1], "mul") if found else None
-    if not total or not product or not lengths:
-        return None
-    norms = [read.op(part, "norm") for part in lengths.positional]
-    dim, vectors = read.dim(total), product.positional
-    for one, vector in zip(norms, vectors, strict=True):
-        if not one or not read.same(one.positional[0], vector) or _euclidean(read, one) != dim:
-            return None
-    keeps = "keepdim" in total.keywords
-    if dim is None or keeps or any("keepdim" in one.keywords for one in norms if one):
-        return None
-    texts = ", ".join(map(read.text, vectors))
-    return f"torch.nn.functional.cosine_similarity({texts}, dim={dim})"
-
-
-def _euclidean(read: Reading, norm: Spelled) -> str | None:
-    """The dimension of a norm of order 2, as text."""
-    order = norm.keywords.get("p") or norm.keywords.get("ord")
-    rest = norm.positional[1:]
-    if order is None and rest:
-        order, rest = rest[0], rest[1:]
-    if order is not None and read.number(order) != 2:
-        return None
-    node = norm.keywords.get("dim") or (rest[0] if rest else None)
-    return read.text(node) if node is not None else None
-
-
 def _form(write: Callable[[Reading, ast.expr], str | None], ends: str, made_of: str = "") -> Form:
     return Form(write, frozenset(ends.split()), frozenset(f"{ends} {made_of}".split()))
+
+
+def _by_example(example: str, form: str) -> Form:
+    ops = ops_of(example)
+    return Form(lambda read, node: in_form(read, {example: form}, node), {*ops[:2]}, {*ops})
 
 
 # The first that an expression fits is written.
@@ -262,15 +151,28 @@ FORMS: tuple[Form, ...] = (
     Form(_xlogy, frozenset({"xlogy"}), logs.OPS | {"xlogy"}),
     _form(_x_log_x, "log"),
     Form(_softmax, frozenset({"div"}), logs.OPS),
-    _form(_sigmoid, "div", "add exp neg"),
-    _form(_tanh, "div", "add sub exp neg"),
-    _form(_normalize, "div", "norm"),
-    _form(_cosine, "div", "norm mul"),
+    _by_example("1 / (1 + exp(-z))", "torch.sigmoid({z})"),
+    _by_example("1 / (1 + exp(z))", "torch.sigmoid(-{z:atom})"),
+    _by_example("exp(z) / (1 + exp(z))", "torch.sigmoid({z})"),
+    _by_example("(exp(z) - exp(-z)) / (exp(z) + exp(-z))", "tanh({z})"),
+    _by_example("z / norm(z, dim=d, keepdim=True)", "torch.nn.functional.normalize({z}, dim={d})"),
+    _by_example(
+        "sum(a * b, dim=d) / (norm(a, dim=d) * norm(b, dim=d))",
+        "torch.nn.functional.cosine_similarity({a}, {b}, dim={d})",
+    ),
     Form(_weighted_mean, frozenset({"div"}), logs.OPS | {"mm"}),
-    _form(_bessel_quotient, "div", "i0 i1"),
+    # Each without its factor exp(|z|), which the quotient has not.
+    _by_example("i1(z) / i0(z)", "torch.special.i1e({z}) / torch.special.i0e({z})"),
+    _by_example("i0(z) / i1(z)", "torch.special.i0e({z}) / torch.special.i1e({z})"),
     Form(_quotient, frozenset({"div"}), logs.OPS),
     _form(_power_of_product, "pow sqrt", "prod"),
-    _form(_norm, "sqrt pow", "sum mul pow"),
+    # Whose slope at 0 is infinite; that of PyTorch's norm, and of `abs`, is 0.
+    _by_example("sqrt(z ** 2)", "{z:atom}.abs()"),
+    _by_example("sqrt(sum(z ** 2, dim=d))", "torch.linalg.vector_norm({z}, dim={d})"),
+    _by_example(
+        "sqrt(sum(z ** 2, dim=d, keepdim=True))",
+        "torch.linalg.vector_norm({z}, dim={d}, keepdim=True)",
+    ),
     _form(_cross_entropy_with_logits, "binary_cross_entropy", "sigmoid"),
     _form(_log_of_absolute_determinant, "logdet"),
 )

@@ -14,9 +14,9 @@ def settled(read: Reading, node: ast.expr) -> str | None:
     return zeros(read, spelled(read.culprit.source, node))
 
 
-def zeros(read: Reading, found: Spelled | None) -> str | None:
+def zeros(read: Reading, found: Spelled) -> str | None:
     """The logarithm of ones."""
-    if found is None or found.name not in ("ones", "ones_like") or not found.positional:
+    if found.name not in ("ones", "ones_like") or not found.positional:
         return None
     given = ", ".join(filter(None, (read.text(found.positional[0]), read.rest(found))))
     return f"torch.{found.name.replace('ones', 'zeros')}({given})"

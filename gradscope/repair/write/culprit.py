@@ -40,6 +40,10 @@ _TORCH = re.compile(r"(?<![\w.])torch\.(?:nn\.functional\.)?")
 ATOMS = (ast.Name, ast.Attribute, ast.Call, ast.Subscript, ast.List, ast.Tuple)
 
 
+class NoTorch(Exception):
+    """`torch` is something else in a file, which has no other name for it."""
+
+
 class Unpatchable(Exception):
     """No patch can be written for a finding."""
 
@@ -89,9 +93,8 @@ class Culprit:
         if not isinstance(node, ast.Call):
             return None
         name = called(node)
-        found = spelled(self.source, node)
         in_place = name.endswith("_") and not name.endswith("__")
-        return found.positional[0] if in_place and found and found.positional else None
+        return spelled(self.source, node).first if in_place else None
 
     def at(self, location: Location | None) -> ast.expr | None:
         """The expression at a place in this file."""
@@ -124,8 +127,7 @@ class Culprit:
             yield from [edge for edge in at if edge is not None] or fact.edges
 
     def _written_fact(self) -> OpFact | None:
-        found = spelled(self.source, self.node) if self.node else None
-        return lookup(found.name) if found else None
+        return lookup(spelled(self.source, self.node).name)
 
     def eps(self, edge: Edge) -> str:
         """The `{eps}` of a guard, as text."""
@@ -137,15 +139,15 @@ class Culprit:
         text = self.source.of(node)
         return text if isinstance(node, ATOMS) else f"({text})"
 
-    def torch(self, template: str) -> str | None:
+    def torch(self, template: str) -> str:
         """A template with `torch.` written as this file can. Where it has no name for torch, that
-        stays, and `with_import` gives it one; None where `torch` is something else there."""
+        stays, and `with_import` gives it one."""
         paths = set(_TORCH.findall(template))
         spelled = {path: self.names.spell(f"{path}x") or f"{path}x" for path in paths}
         named = (one.id for one in self.source.nodes.every(ast.Name))
         is_taken = not self._knows_torch and "torch" in (*self.names.imported, *named)
         if paths and is_taken:
-            return None
+            raise NoTorch
         return _TORCH.sub(lambda path: spelled[path[0]].removesuffix("x"), template)
 
     @property
@@ -163,6 +165,10 @@ class Culprit:
             and getattr(one, "module", "") != "__future__"
         )
         return (*before(self.source, next(imports, None), "import torch"), *edits)
+
+    def written(self, title: str, node: ast.expr, text: str, kind: str = "") -> Candidate:
+        """The fix that puts `text` in the place of a node, and does no more."""
+        return Candidate(title, (self.replace(node, text),), kind)
 
     def replace(self, node: ast.expr, text: str) -> Edit:
         """Put `text` in the place of a node, with or without its parentheses as its place asks."""

@@ -103,7 +103,7 @@ def widened(culprit: Culprit) -> Ways:
     """float32 wherever the file asks for half precision, but for autocast."""
     source = culprit.source
     edits = [
-        source.replaced(node, culprit.torch("torch.float32") or "")
+        source.replaced(node, culprit.torch("torch.float32"))
         for node in source.nodes.every(ast.Attribute)
         if culprit.names.dotted(node) in _NARROW and not _is_of_autocast(culprit, node)
     ]
@@ -112,7 +112,7 @@ def widened(culprit: Culprit) -> Ways:
         if isinstance(function, ast.Attribute) and function.attr in _CASTS and not call.args:
             end = source.extent(function)[1]
             edits.append(source.edit(end - len(function.attr), end, "float"))
-    if edits and all(edit.text for edit in edits):
+    if edits:
         yield Candidate("hold the parameters in float32", tuple(edits))
 
 

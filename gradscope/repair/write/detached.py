@@ -45,15 +45,12 @@ def _attached(culprit: Culprit) -> Iterator[Candidate]:
     elif isinstance(around, ast.Attribute) and around.attr == "requires_grad_":
         call = culprit.source.parents.get(around)  # it hides that the graph is gone
         node = call if isinstance(call, ast.Call) else node
-    yield Candidate(title, (culprit.replace(node, culprit.source.of(inner)),))
+    yield culprit.written(title, node, culprit.source.of(inner))
 
 
 def _straight_through(culprit: Culprit) -> Iterator[Candidate]:
     node = culprit.node
-    found = spelled(culprit.source, node) if node else None
-    x = culprit.operands.get("self") or (
-        found.positional[0] if found and found.positional else None
-    )
+    x = culprit.operands.get("self") or spelled(culprit.source, node).first
     if not isinstance(node, ast.Call) or x is None or not can_repeat(culprit, x):
         return
     rounded = f"({culprit.source.of(node)} - {culprit.text(x)}).detach()"
@@ -79,9 +76,8 @@ def copied(culprit: Culprit) -> Iterator[Candidate]:
 
 def _reparametrised(culprit: Culprit) -> Iterator[Candidate]:
     """`q.rsample()` for `q.sample()`, `mean + std * noise` for `torch.normal(mean, std)`."""
-    call, noise = culprit.node, culprit.torch("torch.randn_like(")
-    found = spelled(culprit.source, call) if call else None
-    if not isinstance(call, ast.Call) or found is None:
+    call, found = culprit.node, spelled(culprit.source, culprit.node)
+    if not isinstance(call, ast.Call) or not found:
         return
     if isinstance(call.func, ast.Attribute) and call.func.attr == "sample":
         function = culprit.source.of(call.func).removesuffix("sample")
@@ -90,10 +86,11 @@ def _reparametrised(culprit: Culprit) -> Iterator[Candidate]:
         return
     given = {**dict(zip(("mean", "std"), found.positional, strict=False)), **found.keywords}
     mean, std = given.get("mean"), given.get("std")
-    if found.name == "normal" and mean and std and noise and can_repeat(culprit, mean):
+    if found.name == "normal" and mean and std and can_repeat(culprit, mean):
         scale = culprit.source.of(std) if isinstance(std, ast.Constant) else culprit.text(std)
-        text = f"{culprit.text(mean)} + {scale} * {noise}{culprit.source.of(mean)})"
-        yield Candidate("draw the noise, and scale and shift it", (culprit.replace(call, text),))
+        noise = f"{culprit.torch('torch.randn_like(')}{culprit.source.of(mean)})"
+        text = f"{culprit.text(mean)} + {scale} * {noise}"
+        yield culprit.written("draw the noise, and scale and shift it", call, text)
 
 
 def _interpolated(culprit: Culprit) -> Iterator[Candidate]:
@@ -101,8 +98,7 @@ def _interpolated(culprit: Culprit) -> Iterator[Candidate]:
     for node in ast.walk(culprit.node) if culprit.node else ():
         if isinstance(node, ast.Constant) and node.value == "nearest":
             quote = culprit.source.of(node)[0]
-            edit = culprit.replace(node, f"{quote}bilinear{quote}")
-            yield Candidate("interpolate between the pixels", (edit,))
+            yield culprit.written("interpolate between the pixels", node, f"{quote}bilinear{quote}")
 
 
 def _unwrapped(culprit: Culprit) -> Iterator[Candidate]:
@@ -116,24 +112,21 @@ def _unwrapped(culprit: Culprit) -> Iterator[Candidate]:
 
 def _enabled(culprit: Culprit) -> Iterator[Candidate]:
     """`with torch.enable_grad():`, and the same for a decorator."""
-    guard, enabled = culprit.node, culprit.torch("torch.enable_grad()")
+    guard = culprit.node
     if isinstance(guard, ast.Call) and isinstance(culprit.source.parents[guard], ast.Expr):
         if guard.args:  # a call that holds from there on
-            edit = culprit.replace(guard.args[0], "True")
-            yield Candidate("leave gradients switched on", (edit,))
-    elif isinstance(guard, ast.Call) and enabled is not None:
-        if culprit.names.dotted(guard.func) in GUARDS:
-            edit = culprit.replace(guard, enabled)
-            yield Candidate("record the graph of what has to learn", (edit,))
+            yield culprit.written("leave gradients switched on", guard.args[0], "True")
+    elif isinstance(guard, ast.Call) and culprit.names.dotted(guard.func) in GUARDS:
+        enabled = culprit.torch("torch.enable_grad()")
+        yield culprit.written("record the graph of what has to learn", guard, enabled)
 
 
 def _without_inference(culprit: Culprit) -> Iterator[Candidate]:
     """`torch.no_grad()` for `torch.inference_mode()`."""
-    guard, other = culprit.node, culprit.torch("torch.no_grad")
-    guard = guard.func if isinstance(guard, ast.Call) else guard
-    if isinstance(guard, ast.expr) and other is not None:
-        if culprit.names.dotted(guard) == "torch.inference_mode":
-            yield Candidate("compute it under `no_grad`", (culprit.replace(guard, other),))
+    guard = culprit.node.func if isinstance(culprit.node, ast.Call) else culprit.node
+    is_one = isinstance(guard, ast.expr) and culprit.names.dotted(guard) == "torch.inference_mode"
+    if isinstance(guard, ast.expr) and is_one:
+        yield culprit.written("compute it under `no_grad`", guard, culprit.torch("torch.no_grad"))
 
 
 def _uncast(culprit: Culprit) -> Iterator[Candidate]:
@@ -221,8 +214,7 @@ def _registered(culprit: Culprit) -> Iterator[Candidate]:
         holder = culprit.names.spell(f"torch.nn.{kind}")
         if holder is not None:
             text = f"{holder}({culprit.source.of(assignment.value)})"
-            edit = culprit.replace(assignment.value, text)
-            yield Candidate(f"hold what has to learn in `{holder}`", (edit,))
+            yield culprit.written(f"hold what has to learn in `{holder}`", assignment.value, text)
 
 
 def _made_later(culprit: Culprit) -> Iterator[Candidate]:

@@ -18,8 +18,8 @@ _PADDING = tuple(f"{of}key_padding_mask" for of in ("", "src_", "tgt_", "memory_
 
 def filled(culprit: Culprit) -> Iterator[Candidate]:
     """The guards for what an op does with nothing, by what is written at the culprit."""
-    found = spelled(culprit.source, culprit.node) if culprit.node else None
-    if found is None:
+    found = spelled(culprit.source, culprit.node)
+    if not found:
         return
     if found.name in ("std", "var"):
         yield from _spread(culprit)
@@ -60,7 +60,7 @@ def _spread(culprit: Culprit) -> Iterator[Candidate]:
         nothing = f"{culprit.text(operand)}.sum({culprit.source.of(dim)}) * 0"
         written = f"{culprit.source.of(call)} if {count} > 1 else {nothing}"
         title = "let the spread of fewer than two items be 0"
-        yield Candidate(title, (culprit.replace(call, written),))
+        yield culprit.written(title, call, written)
 
 
 def _mean(culprit: Culprit) -> Iterator[Candidate]:
@@ -72,7 +72,7 @@ def _mean(culprit: Culprit) -> Iterator[Candidate]:
     if can_repeat(culprit, operand):
         title = "let the mean of nothing be 0"
         new = f"{text}.sum() / max({text}.numel(), 1)"
-        yield Candidate(title, (culprit.replace(call, new),))
+        yield culprit.written(title, call, new)
 
 
 def _ignored(culprit: Culprit) -> Iterator[Candidate]:
@@ -128,8 +128,7 @@ def _only_if(
     """The loss where some target counts, else a 0 that is still part of the graph."""
     nothing = f"{culprit.text(call.args[0])}.sum() * 0" if call.args else ""
     if nothing and can_repeat(culprit, call.args[0]):
-        edit = culprit.replace(call, f"{culprit.source.of(call)} if {counts} else {nothing}")
-        yield Candidate(title, (edit,))
+        yield culprit.written(title, call, f"{culprit.source.of(call)} if {counts} else {nothing}")
 
 
 def _rows(culprit: Culprit) -> Iterator[Candidate]:
@@ -151,7 +150,7 @@ def _fills(culprit: Culprit, operand: ast.expr) -> Iterator[Edit]:
     meaning = definition(culprit.source, operand) if isinstance(operand, ast.Name) else operand
     for node in ast.walk(meaning) if meaning is not None else ():
         found = spelled(culprit.source, node)
-        if found is None or found.name not in ("masked_fill", "where"):
+        if found.name not in ("masked_fill", "where"):
             continue
         scores = found.positional[0] if found.name == "masked_fill" else found.positional[1]
         for value in (*found.positional[1:], *found.keywords.values()):
@@ -161,9 +160,8 @@ def _fills(culprit: Culprit, operand: ast.expr) -> Iterator[Edit]:
 
 def _lowest(culprit: Culprit, scores: ast.expr) -> str:
     """The most negative finite number of the scores' dtype, as text."""
-    finfo = culprit.torch("torch.finfo(")
-    if finfo is not None and isinstance(scores, ast.Name | ast.Attribute):
-        return f"{finfo}{culprit.source.of(scores)}.dtype).min"
+    if isinstance(scores, ast.Name | ast.Attribute):
+        return f"{culprit.torch('torch.finfo(')}{culprit.source.of(scores)}.dtype).min"
     return {"float16": "-65504.0", "bfloat16": "-3e38"}.get(culprit.dtype, "-1e30")
 
 

@@ -74,10 +74,8 @@ def given_scores(culprit: Culprit, request: ask.GiveScores) -> Ways:
         if loss is None or loss in around or reader is made:
             continue
         text = culprit.source.of(reader)
-        back = f"torch.{request.op}({', '.join((text, *rest))})"
-        edits.append(
-            _written(culprit, reader, f"{atom(text)}.exp()" if request.logarithms else back)
-        )
+        back = culprit.torch(f"torch.{request.op}({', '.join((text, *rest))})")
+        edits.append(culprit.replace(reader, f"{atom(text)}.exp()" if request.logarithms else back))
     if None not in edits:
         yield [edit for edit in edits if edit is not None]
 
@@ -96,9 +94,8 @@ def along_classes(culprit: Culprit, request: ask.AlongClasses) -> Ways:
     if not isinstance(made, ast.Call):
         return
     module = layer(culprit, made, _LOGARITHMIC[request.op])
-    found = spelled(culprit.source, made)
     dims = [key.value for key in (module or made).keywords if key.arg == "dim"]
-    dims += module.args[:1] if module is not None else found.positional[1:2] if found else []
+    dims += module.args[:1] if module else spelled(culprit.source, made).positional[1:2]
     if dims:
         yield [culprit.replace(dims[0], f"{request.dim}")]
 
@@ -136,11 +133,14 @@ def layer(culprit: Culprit, call: ast.expr, name: str) -> ast.Call | None:
 
 def _log_softmax(culprit: Culprit, made: ast.Call, module: ast.Call | None) -> Edit | None:
     """`F.log_softmax(...)` for `F.softmax(...)`, `nn.LogSoftmax` where a module is called."""
-    found = spelled(culprit.source, made)
     if module is not None:
         return renamed(culprit, module, "LogSoftmax")
-    is_function = found is not None and (found.method or culprit.names.dotted(made.func))
-    return renamed(culprit, made, "log_softmax") if is_function else None
+    return renamed(culprit, made, "log_softmax") if _is_function(culprit, made) else None
+
+
+def _is_function(culprit: Culprit, call: ast.Call) -> bool:
+    """Whether an op is called, and no module whose layers the text does not tell."""
+    return spelled(culprit.source, call).method or bool(culprit.names.dotted(call.func))
 
 
 def renamed(culprit: Culprit, call: ast.Call, name: str) -> Edit | None:
@@ -167,30 +167,24 @@ def _dropped(culprit: Culprit, made: ast.Call, module: ast.Call | None) -> Edit 
     if module is not None and isinstance(around, ast.Call) and len(around.args) > 1:
         before = culprit.source.extent(around.args[-2])[1]
         return culprit.source.edit(before, culprit.source.extent(module)[1], "")
-    found = spelled(culprit.source, made)
-    if found is None or not found.positional:
+    operand = spelled(culprit.source, made).first
+    if operand is None or (module is None and not _is_function(culprit, made)):
         return None
-    if module is None and not (found.method or culprit.names.dotted(made.func)):
-        return None  # a module whose layers the text does not tell
-    operand = made.args[0] if module is not None else found.positional[0]
+    operand = made.args[0] if module is not None else operand
     return culprit.replace(made, culprit.source.of(operand))
 
 
-def _of_logits(culprit: Culprit, uses: Uses) -> Iterator[Edit | None]:
+def _of_logits(culprit: Culprit, uses: Uses) -> Iterator[Edit]:
     """The readers of what was a sigmoid."""
     for reader in uses.readers:
         text = culprit.source.of(reader)
         taken, is_complement = _logarithm_of(culprit, reader)
         if taken is not None:
             z = f"-{atom(text)}" if is_complement else text
-            yield _written(culprit, taken, f"torch.nn.functional.logsigmoid({z})")
+            logarithm = culprit.torch(f"torch.nn.functional.logsigmoid({z})")
+            yield culprit.replace(taken, logarithm)
         else:
-            yield _written(culprit, reader, f"torch.sigmoid({text})")
-
-
-def _written(culprit: Culprit, node: ast.expr, template: str) -> Edit | None:
-    text = culprit.torch(template)
-    return culprit.replace(node, text) if text is not None else None
+            yield culprit.replace(reader, culprit.torch(f"torch.sigmoid({text})"))
 
 
 def _logarithm_of(culprit: Culprit, reader: ast.expr) -> tuple[ast.expr | None, bool]:
@@ -202,7 +196,7 @@ def _logarithm_of(culprit: Culprit, reader: ast.expr) -> tuple[ast.expr | None, 
         if isinstance(above, ast.Attribute):
             above = culprit.source.parents[above]
         found = spelled(culprit.source, above)
-        if found is None or not isinstance(above, ast.expr) or inner not in found.positional:
+        if not isinstance(above, ast.expr) or inner not in found.positional:
             break
         numbers = [one.value for one in found.positional if isinstance(one, ast.Constant)]
         is_second = found.positional[-1] is inner

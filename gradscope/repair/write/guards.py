@@ -10,7 +10,7 @@ from gradscope.ops.dtypes import Margin, eps_for
 from gradscope.ops.edges import Nature
 from gradscope.repair.write import limits
 from gradscope.repair.write.culprit import Candidate, Culprit
-from gradscope.repair.write.spelling import can_repeat, filled, is_count, operand_of
+from gradscope.repair.write.spelling import can_repeat, filled, is_count, on_edges, operand_of
 from gradscope.repair.write.statements import for_all_readers
 from gradscope.repair.write.uses import Uses
 from gradscope.rules.reading import evidence
@@ -25,9 +25,8 @@ FLOORS = (Margin.ROOT, Margin.DENOMINATOR, Margin.LOG)
 def guarded(culprit: Culprit) -> Iterator[Candidate]:
     """The op's own guards around its operand: `sqrt(v)` -> `sqrt(v.clamp_min(1e-12))`."""
     yield from _under_root(culprit)
-    for edge in culprit.edges():
-        node = operand_of(culprit, edge)
-        if node is None or not edge.cure.guard:
+    for edge, node in on_edges(culprit):
+        if not edge.cure.guard:
             continue
         yield from _number(culprit, edge, node)
         yield from _bounded_for_all(culprit, edge, node)
@@ -43,7 +42,7 @@ def guarded(culprit: Culprit) -> Iterator[Candidate]:
                 title = _title(kind, culprit, edge, node) + (
                     ", well below its end" if number else ""
                 )
-                yield Candidate(title, (culprit.replace(node, text),), kind)
+                yield culprit.written(title, node, text, kind)
     yield from _apart(culprit)
     yield from _added(culprit)
     yield from _upstream(culprit)
@@ -68,14 +67,14 @@ def _one_instead(culprit: Culprit, request: ask.DivideByOne) -> Iterator[Candida
         if can_repeat(culprit, node) and isinstance(culprit.node, ast.expr):
             text = f"{culprit.text(culprit.node)}.masked_fill({culprit.text(node)} == 0, 0.0)"
             title = proposals.EMPTY.format(what=_short(culprit, node, edge))
-            yield Candidate(title, (culprit.replace(culprit.node, text),))
+            yield culprit.written(title, culprit.node, text)
         return
     if (root := _root(culprit)) is not None:
-        where = culprit.torch("torch.where(") if _is_only_divided_by(culprit, root) else None
-        if can_repeat(culprit, root) and where is not None:
-            text = culprit.text(root)
-            edit = culprit.replace(root, f"{where}{text} > 0, {culprit.source.of(root)}, 1.0)")
-            yield Candidate(proposals.NOTHING.format(what=_short(culprit, root, edge)), (edit,))
+        if can_repeat(culprit, root) and _is_only_divided_by(culprit, root):
+            where, text = culprit.torch("torch.where("), culprit.text(root)
+            title = proposals.NOTHING.format(what=_short(culprit, root, edge))
+            length = f"{where}{text} > 0, {culprit.source.of(root)}, 1.0)"
+            yield culprit.written(title, root, length)
         yield from _under_root(culprit)
         return
     what = _short(culprit, node, edge)
@@ -84,7 +83,7 @@ def _one_instead(culprit: Culprit, request: ask.DivideByOne) -> Iterator[Candida
         given = binding(culprit.source, node) if isinstance(node, ast.Name) else None
         made = given.value if given is not None else None
         counted = [
-            Candidate(title, (culprit.replace(part, f"{culprit.text(part)}.clamp(min=1)"),))
+            culprit.written(title, part, f"{culprit.text(part)}.clamp(min=1)")
             for part in (node, made)
             if part is not None
         ]
@@ -92,15 +91,15 @@ def _one_instead(culprit: Culprit, request: ask.DivideByOne) -> Iterator[Candida
         if made is not None:
             return
     one = "1" if request.is_total else "1.0"  # as an integer it is no number to be varied
-    template = filled(culprit, edge, f"torch.where({{x}} != 0, {{x}}, {one})", node)
-    if template is None:
+    template = f"torch.where({{x}} != 0, {{x}}, {one})"
+    one_instead = filled(culprit, edge, template, node)
+    if one_instead is None:
         return
-    whole = culprit.torch(f"torch.where({{x}} != 0, {{x}}, {one})")
-    edits = for_all_readers(culprit, node, whole) if isinstance(node, ast.Name) and whole else ()
-    here = Candidate(proposals.NOTHING.format(what=what), (culprit.replace(node, template),))
-    yield from _here_or_for_all(
-        here, Candidate(proposals.FOR_ALL.format(name=culprit.source.of(node)), edits)
-    )
+    whole = culprit.torch(template)
+    edits = for_all_readers(culprit, node, whole) if isinstance(node, ast.Name) else ()
+    here = culprit.written(proposals.NOTHING.format(what=what), node, one_instead)
+    for_all = Candidate(proposals.FOR_ALL.format(name=culprit.source.of(node)), edits)
+    yield from _here_or_for_all(here, for_all)
 
 
 def _here_or_for_all(*ways: Candidate) -> Iterator[Candidate]:
@@ -118,7 +117,7 @@ def _under_root(culprit: Culprit) -> Iterator[Candidate]:
     if under is not None:
         text = f"{culprit.text(under)}.clamp_min({eps_for(culprit.dtype, Margin.ROOT):g})"
         title = f"keep {_short(culprit, under, None)} above 0 under the root"
-        yield Candidate(title, (culprit.replace(under, text),), "epsilon")
+        yield culprit.written(title, under, text, "epsilon")
 
 
 def _root(culprit: Culprit) -> ast.expr | None:
@@ -127,9 +126,8 @@ def _root(culprit: Culprit) -> ast.expr | None:
         if edge.cure.margin not in (Margin.DENOMINATOR, Margin.LOG):
             continue
         for node in (operand_of(culprit, edge), _made(culprit, edge)):
-            root = spelled(culprit.source, node) if node is not None else None
-            if root is not None and root.name == "sqrt" and root.positional:
-                return root.positional[0]
+            if (root := spelled(culprit.source, node)).name == "sqrt":
+                return root.first
     return None
 
 
@@ -144,7 +142,7 @@ def _is_only_divided_by(culprit: Culprit, root: ast.expr) -> bool:
 
 def _is_divisor(culprit: Culprit, node: ast.expr) -> bool:
     quotient = spelled(culprit.source, culprit.source.parents[node])
-    return quotient is not None and quotient.name == "div" and node in quotient.positional[1:]
+    return quotient.name == "div" and node in quotient.positional[1:]
 
 
 def _bounded_for_all(culprit: Culprit, edge: Edge, node: ast.expr) -> Iterator[Candidate]:
@@ -180,8 +178,7 @@ def _number(culprit: Culprit, edge: Edge, node: ast.expr) -> Iterator[Candidate]
     is_number = given and edge.argument not in given and culprit.values.get(edge.argument) == 0
     if is_number and isinstance(node, ast.Name) and edge.cure.margin in FLOORS:
         text = f"max({culprit.source.of(node)}, {culprit.eps(edge)})"
-        edit = culprit.replace(node, text)
-        yield Candidate(_title("epsilon", culprit, edge, node), (edit,), "epsilon")
+        yield culprit.written(_title("epsilon", culprit, edge, node), node, text, "epsilon")
 
 
 def _upstream(culprit: Culprit) -> Iterator[Candidate]:
@@ -194,15 +191,14 @@ def _upstream(culprit: Culprit) -> Iterator[Candidate]:
         text = filled(culprit, edge, edge.cure.guard, node)
         if text is not None:
             kind = _kind(edge)
-            edit = culprit.replace(node, text)
-            yield Candidate(_title(kind, culprit, edge, node), (edit,), kind)
+            yield culprit.written(_title(kind, culprit, edge, node), node, text, kind)
 
 
 def _unclamped(culprit: Culprit, edge: Edge, node: ast.expr) -> ast.expr:
     """What an existing `x.clamp(low, high)` or `x.clamp(min=0)` clamps, where the guard's own clamp
     takes its place. The guards are told apart by their text, which the op table wrote."""
     found = spelled(culprit.source, node)
-    if found is None or found.name != "clamp" or not found.positional:
+    if found.name != "clamp" or not found.positional:
         return node
     if edge.cure.guard.startswith("{x}.clamp("):
         return found.positional[0]
@@ -218,20 +214,17 @@ def _unclamped(culprit: Culprit, edge: Edge, node: ast.expr) -> ast.expr:
 def _apart(culprit: Culprit) -> Iterator[Candidate]:
     """Equal or zero values of a square matrix moved apart by a small, uneven diagonal."""
     node, op = culprit.operands.get("self"), canonical(culprit.finding.op)
-    eye = culprit.torch("torch.eye(")
-    if op == "qr" and node is not None and eye is not None and can_repeat(culprit, node):
-        text = culprit.text(node)
-        edit = culprit.replace(node, f"{text} + 1e-4 * {eye}*{text}.shape[-2:]).to({text})")
-        yield Candidate("add a small diagonal", (edit,), "epsilon")
-    arange = culprit.torch("torch.arange(")
-    if op not in DECOMPOSITIONS or node is None or arange is None:
+    if node is None or not can_repeat(culprit, node):
         return
-    if can_repeat(culprit, node):
-        text = culprit.text(node)
-        for eps in (1e-4, 1e-2):
-            diagonal = f"{arange}{text}.shape[-1]).to({text}).diag()"
-            edit = culprit.replace(node, f"{text} + {eps:g} * {diagonal}")
-            yield Candidate(f"move equal values of `{op}` apart by {eps:g}", (edit,), "epsilon")
+    text = culprit.text(node)
+    if op == "qr":
+        eye = culprit.torch("torch.eye(")
+        diagonal = f"{text} + 1e-4 * {eye}*{text}.shape[-2:]).to({text})"
+        yield culprit.written("add a small diagonal", node, diagonal, "epsilon")
+    for eps in (1e-4, 1e-2) if op in DECOMPOSITIONS else ():
+        uneven = f"{culprit.torch('torch.arange(')}{text}.shape[-1]).to({text}).diag()"
+        title = f"move equal values of `{op}` apart by {eps:g}"
+        yield culprit.written(title, node, f"{text} + {eps:g} * {uneven}", "epsilon")
 
 
 def _added(culprit: Culprit) -> Iterator[Candidate]:
@@ -239,12 +232,11 @@ def _added(culprit: Culprit) -> Iterator[Candidate]:
     would be the same number in all places."""
     if any(edge.nature is Nature.DEGENERATE for edge in culprit.edges()):
         return
-    for edge in culprit.edges():
-        node = operand_of(culprit, edge)
-        if node is not None and edge.cure.margin in FLOORS:
+    for edge, node in on_edges(culprit):
+        if edge.cure.margin in FLOORS:
             text = f"{culprit.text(node)} + {culprit.eps(edge)}"
             title = _title("epsilon", culprit, edge, node)
-            yield Candidate(title, (culprit.replace(node, text),), "epsilon")
+            yield culprit.written(title, node, text, "epsilon")
             return
 
 

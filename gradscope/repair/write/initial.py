@@ -82,10 +82,9 @@ def _drawn(culprit: Culprit, value: ast.expr) -> str | None:
     if not isinstance(value, ast.Call) or culprit.names.dotted(value.func) not in _DRAWN:
         return None
     sizes = value.args[0].elts if isinstance(value.args[0], ast.Tuple | ast.List) else value.args
-    empty = culprit.torch("torch.empty(")
-    if len(sizes) < 2 or value.keywords or empty is None:  # a vector has no fan
+    if len(sizes) < 2 or value.keywords:  # a vector has no fan
         return None
-    return f"{empty}{', '.join(map(culprit.source.of, value.args))})"
+    return f"{culprit.torch('torch.empty(')}{', '.join(map(culprit.source.of, value.args))})"
 
 
 def _filled(

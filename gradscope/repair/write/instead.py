@@ -10,7 +10,7 @@ from gradscope.ops.dtypes import eps_for
 from gradscope.ops.patterns import EPSILON
 from gradscope.repair.write.culprit import Candidate, Culprit, Ways
 from gradscope.repair.write.ends import layer, renamed
-from gradscope.repair.write.spelling import can_repeat, operand_of
+from gradscope.repair.write.spelling import can_repeat, on_edges
 from gradscope.repair.write.splice import keyword
 from gradscope.repair.write.uses import given_to
 from gradscope.rules.wording import phrases, proposals
@@ -35,11 +35,11 @@ def allocated(culprit: Culprit) -> Ways:
     new = FILLED.get(name)
     if new is None:
         return
-    text = culprit.torch(f"torch.{new}") if dotted.startswith("torch.") else None
-    if text is None and isinstance(call.func, ast.Attribute):
-        text = f"{culprit.source.of(call.func.value)}.{new}"
-    if text is not None:
-        yield [culprit.source.replaced(call.func, text)]
+    if dotted.startswith("torch."):
+        yield [culprit.source.replaced(call.func, culprit.torch(f"torch.{new}"))]
+    elif isinstance(call.func, ast.Attribute):
+        receiver = culprit.source.of(call.func.value)
+        yield [culprit.source.replaced(call.func, f"{receiver}.{new}")]
 
 
 def of_one_shape(culprit: Culprit, request: ask.MatchShapes) -> Ways:
@@ -52,22 +52,19 @@ def of_one_shape(culprit: Culprit, request: ask.MatchShapes) -> Ways:
 
 def diagonal(culprit: Culprit, request: ask.AddToDiagonal) -> Ways:
     """A multiple of the identity added to the matrix."""
-    edge = next((one for one in culprit.edges() if one.cure.guard), None)
-    node = operand_of(culprit, edge) if edge is not None else None
-    guard = culprit.torch(edge.cure.guard) if edge is not None else None
-    if node is None or not guard:
-        return
-    text = guard.format(x=culprit.text(node), eps=f"{request.size:g}")
-    yield [culprit.replace(node, text)]
+    for edge, node in [one for one in on_edges(culprit) if one[0].cure.guard][:1]:
+        guard = culprit.torch(edge.cure.guard)
+        text = guard.format(x=culprit.text(node), eps=f"{request.size:g}")
+        yield [culprit.replace(node, text)]
 
 
 def fitted(culprit: Culprit, request: ask.FitNumber) -> Ways:
     """The end of the dtype's range in the place of the number."""
     number, tensor = culprit.operands.get(request.unfit.role), culprit.operands.get("self")
     end = "max" if request.unfit.value > 0 else "min"
-    made = culprit.torch("torch.finfo(")
-    if number is not None and tensor is not None and made and can_repeat(culprit, tensor):
-        yield [culprit.replace(number, f"{made}{culprit.text(tensor)}.dtype).{end}")]
+    if number is not None and tensor is not None and can_repeat(culprit, tensor):
+        made = f"{culprit.torch('torch.finfo(')}{culprit.text(tensor)}.dtype).{end}"
+        yield [culprit.replace(number, made)]
 
 
 def ignored(culprit: Culprit, request: ask.IgnoreTarget) -> Ways:
@@ -90,8 +87,8 @@ def learnt(culprit: Culprit, request: ask.LearnInside) -> Ways:
     elif request.signed:
         what = _argument(call, *request.argument) if request.argument else call
         edit = _inside(culprit, what, what, request.by) if what is not None else None
-    elif found is not None and found.positional and _is_rectifier(found):
-        edit = _inside(culprit, call, found.positional[0], request.by)
+    elif found.first is not None and _is_rectifier(found):
+        edit = _inside(culprit, call, found.first, request.by)
     if edit is not None:
         yield (edit,)
 
@@ -103,12 +100,11 @@ def behind(culprit: Culprit, request: ask.AddBehind) -> Iterator[Candidate]:
     if call is None:
         return
     text, eps = culprit.source.of(call), f"{eps_for(culprit.dtype):g}"
-    found = spelled(culprit.source, call)
-    inner = found.positional[0] if found is not None and found.positional else call
+    inner = spelled(culprit.source, call).first or call
     added = spelled(culprit.source, inner)
-    last = added.positional[-1] if added is not None and added.name == "add" else None
+    last = added.positional[-1] if added.name == "add" else None
     is_meant = last is not None and _is_epsilon(culprit, last)
-    if added is not None and last is not None and is_meant:
+    if last is not None and is_meant:
         eps = culprit.source.of(last)
         text = text.replace(culprit.source.of(inner), culprit.source.of(added.positional[0]))
     title = proposals.BEHIND.format(op=phrases.spelled(request.made.op))
@@ -144,10 +140,9 @@ _FUNCTIONS = {
 }
 
 
-def _inside(culprit: Culprit, place: ast.expr, operand: ast.expr, by: ask.Inside) -> Edit | None:
+def _inside(culprit: Culprit, place: ast.expr, operand: ast.expr, by: ask.Inside) -> Edit:
     made = _FUNCTIONS[by].format(x=culprit.source.of(operand), a=culprit.text(operand))
-    text = culprit.torch(made)
-    return culprit.replace(place, text) if text is not None else None
+    return culprit.replace(place, culprit.torch(made))
 
 
 def with_logits(culprit: Culprit, request: ask.TakeLogits) -> Ways:

@@ -28,8 +28,8 @@ Zeros = dict[str, tuple[ast.Name, bool]]  # what makes an expression 0; whether 
 def towards(culprit: Culprit, *, known: bool = True) -> Iterator[Candidate]:
     """Keeps the common argument of numerator and denominator away from 0, where it is made. With
     `known` only of functions that are known to be 0 at 0, else of any."""
-    found = spelled(culprit.source, culprit.node) if culprit.node is not None else None
-    if found is None or found.name != "div" or not isinstance(culprit.node, ast.expr):
+    found = spelled(culprit.source, culprit.node)
+    if found.name != "div" or not isinstance(culprit.node, ast.expr):
         return
     read = Reading(culprit, culprit.node)
     above: Zeros = {}
@@ -62,13 +62,13 @@ def _is_turned_by(culprit: Culprit, name: ast.Name) -> bool:
     source = culprit.source
     owner = source.nodes.scope(name).owner(name.id)
     uses = (spelled(source, source.parents[one]) for one in owner.reads[name.id])
-    return any(use is not None and use.name in _CURVED for use in uses)
+    return any(use.name in _CURVED for use in uses)
 
 
 def _factors(culprit: Culprit, quotient: ast.expr) -> Iterator[ast.expr]:
     """What the quotient is multiplied with in its line: v / a * sin(a)."""
     node = quotient
-    while (found := spelled(culprit.source, culprit.source.parents[node])) and found.name == "mul":
+    while (found := spelled(culprit.source, culprit.source.parents[node])).name == "mul":
         yield from (one for one in found.positional if one is not node)
         above = culprit.source.parents[node]
         assert isinstance(above, ast.expr)
@@ -83,7 +83,7 @@ def _zeros(read: Reading, node: ast.expr) -> Zeros:
     if isinstance(node, ast.Subscript | ast.Attribute):  # `.min(0)[0]`, `.min(0).values`
         return _zeros(read, node.value) if read.op(node.value, "min") else {}
     found = spelled(read.culprit.source, node)
-    if found is None or not found.positional:
+    if not found.positional:
         return {}
     parts = found.positional
     if capped := _capped(read, node):
@@ -105,7 +105,7 @@ def _capped(read: Reading, node: ast.expr) -> tuple[ast.expr, ...]:
     """What an expression is the smaller one of, or what has a largest value: near 0 it is that
     itself. `x.clamp(max=5)`, `torch.minimum(x, y)`, `torch.stack([x, y]).min(0).values`."""
     found = spelled(read.culprit.source, node)
-    if found is None or not isinstance(node, ast.Call) or not found.positional:
+    if not isinstance(node, ast.Call) or not found.positional:
         return ()
     parts = found.positional
     if found.name == "clamp":
@@ -136,8 +136,7 @@ def _kept_off(culprit: Culprit, name: ast.Name, near: str) -> tuple[Edit, ...]:
     given = binding(culprit.source, name)
     if given is None:
         return ()
-    made = spelled(culprit.source, given.value) if given.value is not None else None
-    if given.value is not None and made is not None and made.name in _POSITIVE:
+    if given.value is not None and spelled(culprit.source, given.value).name in _POSITIVE:
         text = f"{culprit.text(given.value)}.clamp_min({near})"
         return (culprit.replace(given.value, text),)
     return for_all_readers(culprit, name, f"{{x}}.masked_fill({{x}} == 0, {near})")

@@ -8,12 +8,13 @@ import ast
 import os
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 from gradscope.dataclass import dataclass
 from gradscope.facts import Edit, Location
-from gradscope.repair.write.culprit import Candidate, Culprit
+from gradscope.repair.write.culprit import Candidate, Culprit, NoTorch
 from gradscope.source import Source, parsed
 
 MOST_FILES = 50  # of a program; and of all below its folder, that are looked at
@@ -30,8 +31,9 @@ class Linked(Culprit):
     parts: tuple[tuple[Source, int], ...] = ()
     alone: Culprit | None = None  # in its own file, where most is written
 
-    def torch(self, template: str) -> str | None:
-        return self.alone.torch(template) if self.alone is not None else None
+    def torch(self, template: str) -> str:
+        assert self.alone is not None
+        return self.alone.torch(template)
 
     def at(self, location: Location | None) -> ast.expr | None:
         found = self._moved(location) if location is not None else None
@@ -77,7 +79,9 @@ class Linked(Culprit):
             is_known = part.names.imported.get(alias) == dotted
             if dotted.startswith("torch.") and not is_known:
                 text = re.sub(rf"(?<![\w.]){alias}\.", f"{dotted}.", text)
-        return replace(self.alone, source=part).torch(text) or text
+        with suppress(NoTorch):
+            text = replace(self.alone, source=part).torch(text)
+        return text
 
 
 def linked(culprit: Culprit) -> Linked | None:

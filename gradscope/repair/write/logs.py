@@ -11,10 +11,11 @@ from contextlib import suppress
 
 from gradscope.ops.patterns import EPSILON
 from gradscope.repair.write.constants import far, settled, zeros
+from gradscope.repair.write.forms import fit, in_form
 from gradscope.repair.write.reading import Reading, Rebound, atom, term
 from gradscope.repair.write.spelling import MOVES
 from gradscope.repair.write.uses import given_to
-from gradscope.source.arguments import Spelled, spelled
+from gradscope.source.arguments import Spelled, plainly, spelled
 
 NORMAL = ("torch.distributions.Normal", "torch.distributions.normal.Normal")
 JOINS = frozenset("cat concat concatenate hstack stack vstack".split())
@@ -54,8 +55,8 @@ def log_of(read: Reading, node: ast.expr) -> str | None:
 def _log_of(read: Reading, node: ast.expr) -> str | None:
     if isinstance(node, ast.Subscript):
         return _moved(read, node, node.value)
-    found = spelled(read.culprit.source, node)
-    if found is None or not found.positional:
+    found = plainly(read.culprit.source, node)
+    if not found.positional:
         return None
     if found.name in MOVES and not (read.carried and found.name == "diag"):
         return _moved(read, node, found.positional[0])
@@ -64,18 +65,13 @@ def _log_of(read: Reading, node: ast.expr) -> str | None:
     operand = found.positional[0]
     if read.carried and found.name in _NOTHING:
         return f"{read.text(node)} - {far(read.culprit.dtype)}"
-    if found.name in _UNDONE:
-        return _undone(found.name, read.text(operand))
+    if (undone := in_form(read, _UNDONE, node)) is not None:
+        return undone
     if found.name in _TIMES:
         inner = log_of(read, operand)
         return inner and f"{_TIMES[found.name]}{atom(inner)}"
     rule = _RULES.get(found.name)
     return rule(read, found) if rule is not None else None
-
-
-def _undone(op: str, z: str) -> str:
-    """The logarithm of an op that it undoes, of an operand as it is written."""
-    return _UNDONE[op].format(z=z, a=atom(z))
 
 
 def _moved(read: Reading, node: ast.expr, operand: ast.expr) -> str | None:
@@ -157,11 +153,10 @@ def _cdf(read: Reading, found: Spelled) -> str | None:
     is_normal = isinstance(made, ast.Call) and read.culprit.names.dotted(made.func) in NORMAL
     if not isinstance(made, ast.Call) or not is_normal or len(given) != 1:
         return None
-    x, name = atom(read.text(given[0])), source.of(normal)
+    x, name = read.text(given[0]), source.of(normal)
     is_standard = [read.number(one) for one in made.args] == [0, 1]
-    return _undone(
-        "ndtr", read.text(given[0]) if is_standard else f"({x} - {name}.loc) / {name}.scale"
-    )
+    z = x if is_standard else f"({atom(x)} - {name}.loc) / {name}.scale"
+    return f"torch.special.log_ndtr({z})"
 
 
 def _where(read: Reading, found: Spelled) -> str | None:
@@ -235,18 +230,12 @@ def _mean(read: Reading, found: Spelled) -> str | None:
 def _chosen(read: Reading, found: Spelled) -> str | None:
     """`log((p * one_hot).sum(1))` is `(log(p) * one_hot).sum(1)`: one element of each row is it."""
     product = read.op(found.positional[0], "mul")
-    for hot, other in _both_ways(product):
+    factors = product.positional if product is not None else ()
+    for hot, other in zip(factors, reversed(factors), strict=True):
         inner = log_of(read, other) if _is_one_hot(read, hot) else None
         if inner is not None:
             return f"({atom(inner)} * {read.factor(hot)}).sum({read.rest(found)})"
     return None
-
-
-def _both_ways(found: Spelled | None) -> tuple[tuple[ast.expr, ast.expr], ...]:
-    if found is None or len(found.positional) != 2:
-        return ()
-    first, second = found.positional
-    return (first, second), (second, first)
 
 
 def _is_one_hot(read: Reading, node: ast.expr) -> bool:
@@ -303,71 +292,51 @@ def _add(read: Reading, found: Spelled) -> str | None:
 
 def _plus_one(read: Reading, node: ast.expr) -> str | None:
     """log(1 + node)."""
-    if (exponent := read.argument(node, "exp")) is not None:
-        return f"torch.nn.functional.softplus({read.text(exponent)})"
-    if (z := read.argument(node, "erf")) is not None:  # erf(z) + 1 is erfc(-z)
-        return f"torch.special.log_ndtr({math.sqrt(2)!r} * {atom(read.text(z))}) + {math.log(2)!r}"
     negated = read.argument(node, "neg")
-    return _complement(read, negated) if negated is not None else None
+    return in_form(read, _PLUS_ONE, node) if negated is None else _complement(read, negated)
 
 
 def _complement(read: Reading, node: ast.expr) -> str | None:
     """log(1 - node)."""
-    if (z := read.argument(node, "sigmoid")) is not None:
-        return f"torch.nn.functional.logsigmoid(-{atom(read.text(z))})"
-    if (z := read.argument(node, "exp")) is not None:
-        return read.call("log", f"-torch.expm1({read.text(z)})")
-    if (squared := read.squared(node)) and (z := read.argument(squared, "tanh")) is not None:
-        # 1 - tanh(z) ** 2 is 1 / cosh(z) ** 2.
-        z_text = read.text(z)
-        log = read.culprit.names.spell("math.log")
-        four = f"{log}(4)" if log is not None else repr(math.log(4))
-        return f"{four} - 2 * torch.logaddexp({z_text}, -{atom(z_text)})"
-    if (z := read.argument(node, "erf")) is not None:
-        return _undone("erfc", read.text(z))
-    found = read.op(node, "sub")
-    if found is not None and read.number(found.positional[0]) == 1:
-        return log_of(read, found.positional[1])
-    share = read.op(node, "div")  # 1 - 1 / (1 + x) is x / (1 + x)
-    is_share = share is not None and read.number(share.positional[0]) == 1
-    for one, x in _both_ways(read.op(share.positional[1], "add") if share and is_share else None):
-        if read.number(one) == 1 and (z := read.argument(x, "exp")) is not None:
-            return f"torch.nn.functional.logsigmoid({read.text(z)})"
-    return None
+    if (again := fit(read, "1 - p", node)) is not None:
+        return log_of(read, again["p"])
+    return in_form(read, _COMPLEMENTS, node)
 
 
 def _sub(read: Reading, found: Spelled) -> str | None:
+    """Of 1 - p; other differences are undone, or not."""
     first, second = found.positional[:2]
-    if read.number(first) == 1:
-        return _complement(read, second)
-    if read.number(second) == 1:
-        exponent = read.argument(first, "exp")
-        return _undone("expm1", read.text(exponent)) if exponent is not None else None
-    for op, of in _DIFFERENCES.items():
-        above, below = read.argument(first, op), read.argument(second, op)
-        if above is not None and below is not None:
-            a, b = read.text(above), read.text(below)
-            lost = f"-torch.expm1({b} - {term(a)})"
-            return f"{of.format(a=a, b=atom(b))} + {read.call('log', lost)}"
-    return None
+    return _complement(read, second) if read.number(first) == 1 else None
 
 
-# The logarithm of each op, of the operand {z}; {a} is the same as an operand of anything.
 _UNDONE = {
-    "cosh": f"torch.logaddexp({{z}}, -{{a}}) - {math.log(2)!r}",
-    "exp": "{z}",
-    "expm1": "{z} + torch.log(-torch.expm1(-{a}))",
-    "i0": "torch.log(torch.special.i0e({z})) + {a}.abs()",
-    "i1": "torch.log(torch.special.i1e({z})) + {a}.abs()",
-    "ndtr": "torch.special.log_ndtr({z})",
-    "erfc": f"torch.special.log_ndtr(-{math.sqrt(2)!r} * {{a}}) + {math.log(2)!r}",
-    "sigmoid": "torch.nn.functional.logsigmoid({z})",
-    "sinh": f"{{z}} + torch.log(-torch.expm1(-2 * {{a}})) - {math.log(2)!r}",
+    "cosh(z)": f"torch.logaddexp({{z}}, -{{z:atom}}) - {math.log(2)!r}",
+    "exp(z)": "{z}",
+    "expm1(z)": "{z} + torch.log(-torch.expm1(-{z:atom}))",
+    "exp(z) - 1": "{z} + torch.log(-torch.expm1(-{z:atom}))",
+    "exp(a) - exp(b)": "{a} + torch.log(-torch.expm1({b} - {a:term}))",
+    "sigmoid(a) - sigmoid(b)": (
+        "torch.nn.functional.logsigmoid({a}) + torch.nn.functional.logsigmoid(-{b:atom})"
+        " + torch.log(-torch.expm1({b} - {a:term}))"
+    ),
+    "i0(z)": "torch.log(torch.special.i0e({z})) + {z:atom}.abs()",
+    "i1(z)": "torch.log(torch.special.i1e({z})) + {z:atom}.abs()",
+    "ndtr(z)": "torch.special.log_ndtr({z})",
+    "erfc(z)": f"torch.special.log_ndtr(-{math.sqrt(2)!r} * {{z:atom}}) + {math.log(2)!r}",
+    "sigmoid(z)": "torch.nn.functional.logsigmoid({z})",
+    "sinh(z)": f"{{z}} + torch.log(-torch.expm1(-2 * {{z:atom}})) - {math.log(2)!r}",
 }
-# Of op(a) - op(b), less log(1 - exp(b - a)).
-_DIFFERENCES = {
-    "exp": "{a}",
-    "sigmoid": "torch.nn.functional.logsigmoid({a}) + torch.nn.functional.logsigmoid(-{b})",
+_PLUS_ONE = {
+    "exp(z)": "torch.nn.functional.softplus({z})",
+    "erf(z)": f"torch.special.log_ndtr({math.sqrt(2)!r} * {{z:atom}}) + {math.log(2)!r}",
+}
+_COMPLEMENTS = {
+    "sigmoid(z)": "torch.nn.functional.logsigmoid(-{z:atom})",
+    "exp(z)": "log(-torch.expm1({z}))",
+    "erf(z)": _UNDONE["erfc(z)"],
+    "1 / (1 + exp(z))": "torch.nn.functional.logsigmoid({z})",
+    # What is left is 1 / cosh(z) ** 2.
+    "tanh(z) ** 2": f"{math.log(4)!r} - 2 * torch.logaddexp({{z}}, -{{z:atom}})",
 }
 _NOTHING = ("new_zeros", "zeros", "zeros_like")
 _TIMES = {"reciprocal": "-", "sqrt": "0.5 * "}  # that of the operand

@@ -3,16 +3,17 @@
 import ast
 import math
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 
 from gradscope.facts import Edit, Phase, Root
 from gradscope.facts import requests as ask
 from gradscope.ops import Edge, Nature
 from gradscope.ops.traits import Trait, discards, has
-from gradscope.repair.write.culprit import Candidate, Culprit
+from gradscope.repair.write.culprit import Candidate, Culprit, NoTorch
 from gradscope.repair.write.guards import guarded
 from gradscope.repair.write.reading import atom
-from gradscope.repair.write.spelling import can_repeat, filled, infinity, operand_of
+from gradscope.repair.write.spelling import can_repeat, filled, infinity, on_edges
 from gradscope.rules.reading import evidence
 from gradscope.rules.wording import phrases, proposals
 from gradscope.source import Mask, definition, holds, mask
@@ -29,42 +30,33 @@ def masked(culprit: Culprit, *, hidden: bool) -> Iterator[Candidate]:
     yield from _both_infinite(culprit)
     yield from _finite_constant(culprit)
     yield from _finite_fill(culprit)
-    edges = [edge for edge in culprit.edges() if operand_of(culprit, edge) is not None]
+    edges = on_edges(culprit)
     if not edges:
         return
-    edge = edges[0]
-    node = operand_of(culprit, edge)
-    assert node is not None
-    own = list(_own_conditions(culprit, edges, node))
-    restored = list(_restored(culprit, edge, own))
+    edge, node = edges[0]
+    own = list(_own_conditions(culprit, node))
     if _goes_by_value(culprit):
         if edge.nature is Nature.OVERFLOW:  # a bound beyond which nothing counts changes nothing
             yield from (replace(one, same=True) for one in guarded(culprit))
-        yield from restored
+        yield from _restored(culprit, edge, node, own)
     harmless = edge.cure.harmless or "1.0"
     template = proposals.HARMLESS if hidden else proposals.REPLACED
     title = template.format(op=phrases.spelled(culprit.finding.op), number=harmless)
     # A mask that selects among several numbers says nothing of one, and would make several of it.
     is_one = any(one.role == edge.argument and one.shape == () for one in culprit.finding.tensors)
     masks = () if is_one else _mask_conditions(culprit)
-    seen = set()
-    for condition, kept in (*masks, *own):
-        text = _where(culprit, condition, kept, node, harmless)
-        if text not in seen:
-            seen.add(text)
-            edit = culprit.replace(node, text)
-            yield Candidate(title, (edit,), same=hidden)
-    yield from restored
+    ways = (_where(culprit, condition, kept, node, harmless) for condition, kept in (*masks, *own))
+    for text in dict.fromkeys(ways):
+        yield Candidate(title, (culprit.replace(node, text),), same=hidden)
+    yield from _restored(culprit, edge, node, own)
 
 
 def value_kept(culprit: Culprit) -> Iterator[Candidate]:
     """Where a value is right and its slope is not: that very value, beside a harmless operand. What
     asks whether a length is 0 takes a small one for another."""
-    edges = [edge for edge in culprit.edges() if operand_of(culprit, edge) is not None]
-    if edges and culprit.finding.phase is Phase.BACKWARD:
-        node = operand_of(culprit, edges[0])
-        assert node is not None
-        for one in _restored(culprit, edges[0], list(_own_conditions(culprit, edges, node))):
+    is_backward = culprit.finding.phase is Phase.BACKWARD
+    for edge, node in on_edges(culprit)[:1] if is_backward else ():
+        for one in _restored(culprit, edge, node, list(_own_conditions(culprit, node))):
             yield replace(one, kind="masked-branch")
 
 
@@ -76,16 +68,15 @@ def _goes_by_value(culprit: Culprit) -> bool:
 
 
 def _restored(
-    culprit: Culprit, edge: Edge, conditions: list[tuple[str, bool]]
+    culprit: Culprit, edge: Edge, operand: ast.expr, conditions: list[tuple[str, bool]]
 ) -> Iterator[Candidate]:
     """The harmless operand, and around the op the value that it had: for masks that are made from
     the value itself (`d[d == inf] = 0`), and for a sort or a minimum that goes by it."""
-    where, node = culprit.torch("torch.where("), culprit.node
-    operand = operand_of(culprit, edge)
+    node = culprit.node
     # There is no result to put back into a mask, or there are several.
     is_matrix = edge.cause == "degenerate-decomposition"
     has_none = culprit.overwritten is not None or is_matrix
-    if where is None or operand is None or has_none or not isinstance(node, ast.expr):
+    if has_none or not isinstance(node, ast.expr):
         return
     value = _value(culprit) or f"{atom(culprit.source.of(node))}.detach()"
     for condition, kept in conditions[:1]:
@@ -94,7 +85,8 @@ def _restored(
         if "\n" in again:
             again = ast.unparse(ast.parse(f"({again})", mode="eval"))
         op = phrases.spelled(culprit.finding.op)
-        edit = culprit.replace(node, f"{where}{condition}, {again}, {value})")
+        where = f"{culprit.torch('torch.where(')}{condition}, {again}, {value})"
+        edit = culprit.replace(node, where)
         yield Candidate(proposals.RESTORED.format(op=op), (edit,), same=True)
 
 
@@ -116,14 +108,13 @@ def _both_infinite(culprit: Culprit) -> Iterator[Candidate]:
     sides = [culprit.operands.get(role) for role in ("self", "other")]
     values = [culprit.values.get(role) for role in ("self", "other")]
     infinite = all(value is not None and math.isinf(value) for value in values)
-    where, node = culprit.torch("torch.where("), culprit.node
-    if not infinite or where is None or not isinstance(node, ast.BinOp):
+    node = culprit.node
+    if not infinite or not isinstance(node, ast.BinOp):
         return
     if all(side is not None and can_repeat(culprit, side) for side in sides):
         kept = " | ".join(f"{culprit.text(side)}.isfinite()" for side in sides if side is not None)
-        edit = culprit.replace(node, f"{where}{kept}, {culprit.source.of(node)}, 0.0)")
-        title = "let the difference of two infinite elements be 0"
-        yield Candidate(title, (edit,))
+        where = f"{culprit.torch('torch.where(')}{kept}, {culprit.source.of(node)}, 0.0)"
+        yield culprit.written("let the difference of two infinite elements be 0", node, where)
 
 
 def _finite_constant(culprit: Culprit) -> Iterator[Candidate]:
@@ -136,13 +127,13 @@ def _finite_constant(culprit: Culprit) -> Iterator[Candidate]:
         if name in names and infinite is not None:
             large = "1e30" if infinite > 0 else "-1e30"
             title = f"make `{name}` a large finite number"
-            yield Candidate(title, (culprit.replace(made.value, large),))
+            yield culprit.written(title, made.value, large)
 
 
 def _finite_fill(culprit: Culprit) -> Iterator[Candidate]:
     """An inf that `masked_fill` or `where` writes, and the loss meets."""
-    found = spelled(culprit.source, culprit.node) if culprit.node else None
-    if found is None or found.name not in ("masked_fill", "where"):
+    found = spelled(culprit.source, culprit.node)
+    if found.name not in ("masked_fill", "where"):
         return
     yield from _left_out(culprit, found)
     for edit in _finite(culprit, (*found.positional[1:], *found.keywords.values())):
@@ -160,14 +151,14 @@ def _left_out(culprit: Culprit, fill: Spelled) -> Iterator[Candidate]:
         if not has(event.op, Trait.SUMS):
             continue
         node = culprit.at(event.call.location)
-        total = spelled(culprit.source, node) if node is not None else None
-        if node is None or total is None or total.name != event.op or not total.positional:
+        total = spelled(culprit.source, node)
+        if node is None or total.name != event.op or not total.positional:
             return
         if fill.name == "masked_fill" and conditions and holds(culprit.source, conditions[0], node):
             text = culprit.text(total.positional[0])
             text = f"{text}.masked_fill({culprit.source.of(conditions[0])}, 0.0)"
             title = proposals.LEFT_OUT.format(op=total.name)
-            yield Candidate(title, (culprit.replace(total.positional[0], text),), "guard-empty")
+            yield culprit.written(title, total.positional[0], text, "guard-empty")
         return
 
 
@@ -191,26 +182,19 @@ def _finite(culprit: Culprit, values: Iterable[ast.expr]) -> Iterator[Edit]:
 
 def _where(culprit: Culprit, condition: str, kept: bool, node: ast.expr, harmless: str) -> str:
     operand = culprit.source.of(node)
-    where = culprit.torch("torch.where(")
-    if where is not None:
-        first, second = (operand, harmless) if kept else (harmless, operand)
-        return f"{where}{condition}, {first}, {second})"
+    first, second = (operand, harmless) if kept else (harmless, operand)
+    with suppress(NoTorch):
+        return f"{culprit.torch('torch.where(')}{condition}, {first}, {second})"
     condition = condition if kept else f"~({condition})"
     return f"{culprit.text(node)}.where({condition}, {harmless})"
 
 
-def _own_conditions(
-    culprit: Culprit, edges: list[Edge], node: ast.expr
-) -> Iterator[tuple[str, bool]]:
-    if not can_repeat(culprit, node):
-        return
-    for edge in edges:
-        if edge.cure.condition and operand_of(culprit, edge) is node:
-            text = filled(culprit, edge, edge.cure.condition, node)
-            if text is not None and _is_by_row(culprit):
+def _own_conditions(culprit: Culprit, node: ast.expr) -> Iterator[tuple[str, bool]]:
+    for edge, operand in on_edges(culprit) if can_repeat(culprit, node) else ():
+        if operand is node and (text := filled(culprit, edge, edge.cure.condition, node)):
+            if _is_by_row(culprit):
                 yield f"{text}.any(-1, keepdim=True)", True
-            if text is not None:
-                yield text, True
+            yield text, True
 
 
 def _is_by_row(culprit: Culprit) -> bool:

@@ -94,9 +94,9 @@ def _read(culprit: Culprit, node: ast.expr, name: str) -> Edit | None:
         return culprit.replace(node, text)
     whole = culprit.source.parents[above] if isinstance(above, ast.Attribute) else above
     found = spelled(culprit.source, whole)
-    if isinstance(whole, ast.Call) and found is not None and found.name == "log":
-        if found.positional == (node,) and not found.keywords:
-            return culprit.replace(whole, text)
+    is_log = found.name == "log" and found.positional == (node,) and not found.keywords
+    if isinstance(whole, ast.Call) and is_log:
+        return culprit.replace(whole, text)
     return culprit.replace(node, f"{text}.exp()")
 
 

@@ -1,6 +1,7 @@
 """Which function writes which request, and the candidates of a fix."""
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -29,7 +30,7 @@ from gradscope.repair.write import (
     unsaturated,
     wider,
 )
-from gradscope.repair.write.culprit import Candidate, Culprit, Ways
+from gradscope.repair.write.culprit import Candidate, Culprit, NoTorch, Ways
 from gradscope.repair.write.linked import linked
 
 GUARDS = ("epsilon", "clamp-domain")
@@ -180,8 +181,9 @@ def _ways(culprit: Culprit, fix: Fix) -> Iterator[Candidate]:
     if request is None:
         return
     by_class = BY_CLASS.get(type(request))
-    for way in by_class(culprit) if by_class else BY_FIELDS[type(request)](culprit, request):
-        yield way if isinstance(way, Candidate) else Candidate(fix.title, tuple(way))
+    with suppress(NoTorch):
+        for way in by_class(culprit) if by_class else BY_FIELDS[type(request)](culprit, request):
+            yield way if isinstance(way, Candidate) else Candidate(fix.title, tuple(way))
     if isinstance(request, ask.StableForm | ask.LearnInside | ask.LearnLogarithm | ask.AddBehind):
         whole = linked(culprit)
         if whole is not None:

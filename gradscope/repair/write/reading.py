@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from gradscope.repair.write.culprit import ATOMS, Culprit
 from gradscope.repair.write.uses import calls_around, returned
 from gradscope.source import Source, binding, definition, holds
-from gradscope.source.arguments import Spelled, spelled
+from gradscope.source.arguments import Spelled, plainly, spelled
 from gradscope.source.meaning import is_size
 from gradscope.source.spans import alike, ancestors
 
@@ -138,8 +138,8 @@ class Reading:
 
     def op(self, node: ast.expr, *names: str) -> Spelled | None:
         """The op that a node writes, if it is one of these."""
-        found = spelled(self.culprit.source, self.meaning(node))
-        return found if found and found.name in names and found.positional else None
+        found = plainly(self.culprit.source, self.meaning(node))
+        return found if found.name in names and found.positional else None
 
     def argument(self, node: ast.expr, *names: str) -> ast.expr | None:
         """The first operand of a node that writes one of these ops."""
@@ -190,8 +190,7 @@ class Reading:
     def call(self, name: str, operand: str, rest: str = "") -> str:
         """A function of torch as the expression that it takes the place of is written: as a call,
         or as a method."""
-        found = spelled(self.culprit.source, self.place)
-        if found is not None and found.method:
+        if spelled(self.culprit.source, self.place).method:
             return f"{atom(operand)}.{name}({rest})"
         return f"torch.{name}({', '.join(filter(None, (operand, rest)))})"
 

@@ -114,7 +114,7 @@ def _used(read: Reading, node: ast.expr) -> bool:
         while isinstance(above, ast.Attribute):
             above = source.parents[above]
         found = spelled(source, above)
-        is_log = found is not None and found.name == "log"
+        is_log = found.name == "log"
         if not isinstance(above, ast.expr) or not (is_log or _is_product(read, above, whole)):
             break
         whole = above
@@ -137,7 +137,7 @@ def _is_product(read: Reading, above: ast.expr, node: ast.expr) -> bool:
     if isinstance(above, ast.Subscript):
         return above.value is node
     found = spelled(read.culprit.source, above)
-    if found is None or found.name not in _PRODUCTS:
+    if found.name not in _PRODUCTS:
         return False
     if found.name in MOVES or found.name == "sum":
         return found.positional[0] is node
@@ -151,7 +151,7 @@ def _candidate(culprit: Culprit, read: Reading) -> Iterator[Candidate]:
     edits = []
     for node, template in read.rewritten.items():
         text = culprit.torch(template)
-        if text is None or "\n" in text:
+        if "\n" in text:
             return
         if text != culprit.source.of(node):
             edits.append(culprit.replace(node, text))

@@ -118,7 +118,7 @@ def without_grad(culprit: Culprit) -> Ways:
     """The statement, and those below it that write as well, in `with torch.no_grad():`."""
     source, guard = culprit.source, culprit.torch("torch.no_grad()")
     statement = statement_at(source, culprit.finding.location)
-    if statement is None or guard is None or whole_lines(source, statement) is None:
+    if statement is None or whole_lines(source, statement) is None:
         return
     block = block_of(source, statement)
     rest = takewhile(partial(is_write, source), block[block.index(statement) + 1 :])

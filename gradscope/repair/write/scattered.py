@@ -19,11 +19,10 @@ _NAMES = ("largest", "largest_score")
 def shifted(culprit: Culprit) -> Iterator[Candidate]:
     """`exp(e - largest[index])` for `exp(e)` that `zeros.index_add(0, index, exp(e))` sums up."""
     source, made = culprit.source, _exponential(culprit)
-    found = spelled(source, made) if made is not None else None
-    statement = source.nodes.statement(made) if made is not None else None
-    if made is None or found is None or not found.positional:
+    scores = spelled(source, made).first
+    if made is None or scores is None:
         return
-    scores = found.positional[0]
+    statement = source.nodes.statement(made)
     taken = {name.id for name in source.nodes.every(ast.Name)}
     name = next((one for one in _NAMES if one not in taken), None)
     where = source.nodes.function(made)
@@ -39,7 +38,7 @@ def shifted(culprit: Culprit) -> Iterator[Candidate]:
         reduce = "scatter_reduce" if is_flat else "index_reduce"
         filled = culprit.torch(f'torch.full_like({total.zeros}, float("-inf"))')
         read = f"gather({along}, {by})" if is_flat else f"index_select({along}, {by})"
-        if filled is None or name is None:
+        if name is None:
             return
         line = f'{name} = {filled}.{reduce}({along}, {by}, {e}.detach(), "amax")'
         edit = culprit.replace(scores, f"{e} - {name}.{read}")
@@ -90,7 +89,7 @@ def _total(culprit: Culprit, call: ast.Call, made: ast.expr, scores: ast.expr) -
 
 def _sum(culprit: Culprit, call: ast.Call) -> Spelled | None:
     found = spelled(culprit.source, call)
-    is_sum = found is not None and found.name in _SUMS and len(found.positional) == 4
+    is_sum = found.name in _SUMS and len(found.positional) == 4
     return found if is_sum else None
 
 
@@ -109,8 +108,7 @@ def _exponential(culprit: Culprit) -> ast.expr | None:
     """The culprit, or what is divided there: all of a group may have been flushed to 0."""
     node = culprit.operands.get("self") if culprit.finding.op == "div" else culprit.node
     given = definition(culprit.source, node) if isinstance(node, ast.Name) else node
-    found = spelled(culprit.source, given) if given is not None else None
-    is_exp = found is not None and found.name == "exp"
+    is_exp = spelled(culprit.source, given).name == "exp"
     return given if is_exp and isinstance(given, ast.expr) else None
 
 

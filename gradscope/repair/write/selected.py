@@ -32,11 +32,11 @@ def selected(culprit: Culprit) -> Iterator[Candidate]:
         return
     whole, meets = _around(culprit, culprit.node)
     found = spelled(culprit.source, culprit.node)
-    parts = (culprit.node,) if found is None or found.method or meets else found.positional
+    parts = (culprit.node,) if not found or found.method or meets else found.positional
     if meets:
         parts = (whole,)
     loss = spelled(culprit.source, culprit.source.parents[whole])
-    if loss is not None and loss.name in COMPARES and not loss.keywords:
+    if loss.name in COMPARES and not loss.keywords:
         parts = loss.positional
     elif not _is_reduced(culprit, whole):
         return
@@ -48,16 +48,15 @@ def selected(culprit: Culprit) -> Iterator[Candidate]:
 def cleaned(culprit: Culprit) -> Iterator[Candidate]:
     """`pred - target`, with `mask = ~target.isnan()` above it, reads
     `torch.where(mask, target, 0.0)`: NaN times a mask of 0 is NaN."""
-    where, here = culprit.torch("torch.where("), culprit.node
     operands = [one for one in culprit.operands.values() if isinstance(one, ast.Name)]
-    for made in culprit.source.nodes.every(ast.Assign) if here is not None and where else ():
+    for made in culprit.source.nodes.every(ast.Assign):
         mask = made.targets[0]
         negated = isinstance(made.value, ast.UnaryOp) and isinstance(made.value.op, ast.Invert)
         test = made.value.operand if isinstance(made.value, ast.UnaryOp) else made.value
         found = spelled(culprit.source, test)
-        if found is None or found.name not in ("isnan", "isfinite") or not found.positional:
+        asked = found.first
+        if found.name not in ("isnan", "isfinite"):
             continue
-        asked = found.positional[0]
         for node in operands:
             is_it = isinstance(asked, ast.Name) and alike(asked, node)
             if not is_it or not isinstance(mask, ast.Name) or not _is_in_reach(culprit, mask, node):
@@ -65,8 +64,8 @@ def cleaned(culprit: Culprit) -> Iterator[Candidate]:
             is_good = negated == (found.name == "isnan")
             parts = (node.id, "0.0") if is_good else ("0.0", node.id)
             title = proposals.CLEANED.format(mask=mask.id, name=node.id)
-            text = f"{where}{mask.id}, {', '.join(parts)})"
-            yield Candidate(title, (culprit.replace(node, text),))
+            where = culprit.torch(f"torch.where({mask.id}, {', '.join(parts)})")
+            yield culprit.written(title, node, where)
 
 
 def _is_in_reach(culprit: Culprit, mask: ast.Name, node: ast.Name) -> bool:
@@ -85,9 +84,8 @@ def _around(culprit: Culprit, node: ast.expr) -> tuple[ast.expr, bool]:
         if isinstance(above, ast.Attribute):
             above = culprit.source.parents[above]
         found = spelled(culprit.source, above)
-        if found is None or found.name not in ELEMENTWISE or not isinstance(above, ast.expr):
-            return node, meets
-        if node not in found.positional:
+        is_operand = found.name in ELEMENTWISE and node in found.positional
+        if not isinstance(above, ast.expr) or not is_operand:
             return node, meets
         others = (one for one in found.positional if one is not node)
         meets |= any(not isinstance(one, ast.Constant) for one in others)
@@ -103,8 +101,8 @@ def _is_reduced(culprit: Culprit, whole: ast.expr) -> bool:
         if isinstance(above, ast.Attribute):
             above = culprit.source.parents[above]
         found = spelled(culprit.source, above)
-        is_whole = found is not None and len(found.positional) == 1 and not found.keywords
-        if found is None or found.name not in REDUCES or not is_whole:
+        is_whole = len(found.positional) == 1 and not found.keywords
+        if found.name not in REDUCES or not is_whole:
             return False
         if meets and reader is not whole:
             return False

@@ -30,6 +30,12 @@ def operand_of(culprit: Culprit, edge: Edge) -> ast.expr | None:
     return None if isinstance(node, ast.Constant) else node
 
 
+def on_edges(culprit: Culprit) -> list[tuple[Edge, ast.expr]]:
+    """The edges that the operands are on, each with the operand that is written for it."""
+    found = ((edge, operand_of(culprit, edge)) for edge in culprit.edges())
+    return [(edge, node) for edge, node in found if node is not None]
+
+
 def can_repeat(culprit: Culprit, node: ast.expr) -> bool:
     """Whether an operand may be written twice: short, and evaluating it again changes nothing."""
     if len(culprit.source.of(node)) > LONGEST_TWICE:
@@ -81,8 +87,7 @@ def filled(culprit: Culprit, edge: Edge, template: str, node: ast.expr) -> str |
         return None
     texts = {role: culprit.text(part) for role, part in culprit.operands.items()}
     eps = "1" if is_count(culprit, edge) else culprit.eps(edge)
-    spelled = culprit.torch(template)
     try:
-        return spelled and spelled.format(**{**texts, "x": culprit.text(node), "eps": eps})
+        return culprit.torch(template).format(**texts | {"x": culprit.text(node), "eps": eps})
     except (KeyError, IndexError):
         return None

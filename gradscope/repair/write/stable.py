@@ -26,8 +26,8 @@ def rewritten(culprit: Culprit) -> Iterator[Candidate]:
     if canonical(culprit.finding.op) == "ctc_loss":
         yield from with_zero_infinity(culprit)
         return
-    written = spelled(culprit.source, culprit.node) if culprit.node is not None else None
-    forms = tuple(form for form in FORMS if written is not None and written.name in form.ops)
+    written = spelled(culprit.source, culprit.node)
+    forms = tuple(form for form in FORMS if written.name in form.ops)
     ops = frozenset(op for form in forms for op in form.ops)
     around = _made_of(culprit, culprit.node, ops) if isinstance(culprit.node, ast.expr) else []
     for node, op in around:
@@ -79,7 +79,7 @@ def _text(reading: Reading, node: ast.expr, form: Form) -> str | None:
     if template is None or reading.culprit.node not in reading.seen:
         return None
     text = reading.culprit.torch(template)
-    return None if text is None or "\n" in text else text
+    return None if "\n" in text else text
 
 
 def _candidate(culprit: Culprit, node: ast.expr, text: str, reading: Reading) -> Candidate | None:
@@ -93,7 +93,7 @@ def _candidate(culprit: Culprit, node: ast.expr, text: str, reading: Reading) ->
     edits = [culprit.replace(node, text), *_left_over(culprit, node, text)]
     for given, template in others.items():
         written = culprit.torch(template)
-        if written is None or "\n" in written:
+        if "\n" in written:
             return None
         edits.append(culprit.replace(given, written))
     title = (proposals.IN_LOGARITHMS if others else proposals.STABLE).format(text=text)
@@ -143,10 +143,10 @@ def _is_replaced(culprit: Culprit, made: ast.Assign, text: str) -> bool:
 def _is_function(culprit: Culprit, call: ast.Call) -> bool:
     found = spelled(culprit.source, call)
     dotted = culprit.names.dotted(call.func) or ""
-    is_op = found is not None and found.method and found.name in OPS
+    is_op = found.method and found.name in OPS
     is_torch = dotted.startswith("torch.") and not dotted.startswith("torch.nn.init")
-    drawn = found is None or found.name in DRAWS or dotted.endswith("_")
-    return (is_op or is_torch) and not drawn
+    drawn = found.name in DRAWS or dotted.endswith("_")
+    return bool(found) and (is_op or is_torch) and not drawn
 
 
 def _dropped(culprit: Culprit, made: ast.Assign) -> Iterator[Edit]:
@@ -181,7 +181,7 @@ def _made_of(culprit: Culprit, part: ast.expr, ops: Set[str]) -> list[tuple[ast.
         if node in seen or depth > DEEPEST or not isinstance(node, ast.expr):
             continue
         seen.add(node)
-        if op is not None and op.name in ops:
+        if op.name in ops:
             found.append((node, op.name))
         elif depth and not isinstance(node, ast.Name | ast.Subscript):
             continue

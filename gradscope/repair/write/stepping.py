@@ -68,7 +68,7 @@ def averaged(culprit: Culprit, request: ask.AverageLoss) -> Ways:
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
         return
     found = spelled(culprit.source, call)
-    if found is not None and found.name == "sum" and not (found.positional[1:] or found.keywords):
+    if found.name == "sum" and not (found.positional[1:] or found.keywords):
         yield (culprit.replace(call.func, f"{culprit.source.of(call.func.value)}.mean"),)
 
 

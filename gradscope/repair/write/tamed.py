@@ -58,25 +58,23 @@ def _instead(culprit: Culprit, node: ast.expr, template: str, distance: float) -
 
 
 def _cut_off(culprit: Culprit, node: ast.expr, outside: str, distance: float) -> Ways:
-    whole, where = culprit.node, culprit.torch("torch.where(")
-    condition = _filled(culprit, node, outside, distance)
-    if isinstance(whole, ast.expr) and where and condition and can_repeat(culprit, whole):
+    whole, condition = culprit.node, _filled(culprit, node, outside, distance)
+    if isinstance(whole, ast.expr) and condition and can_repeat(culprit, whole):
         text = culprit.source.of(whole)
-        edit = culprit.replace(whole, f"{where}{condition}, {text}, ({text}).detach())")
-        yield [edit]
+        where = culprit.torch("torch.where(")
+        yield [culprit.replace(whole, f"{where}{condition}, {text}, ({text}).detach())")]
 
 
 def _filled(culprit: Culprit, node: ast.expr, template: str, distance: float) -> str | None:
-    text = culprit.torch(template)
-    if not text or (template.count("{x}") > 1 and not can_repeat(culprit, node)):
+    if not template or (template.count("{x}") > 1 and not can_repeat(culprit, node)):
         return None
-    return text.format(x=culprit.text(node), eps=f"{distance:g}")
+    return culprit.torch(template).format(x=culprit.text(node), eps=f"{distance:g}")
 
 
 def _of_vectors(culprit: Culprit, request: ask.TameSlope) -> Ways:
     whole = culprit.node
-    found = spelled(culprit.source, whole) if whole is not None else None
-    if found is None or found.name not in _VECTORS or not isinstance(whole, ast.expr):
+    found = spelled(culprit.source, whole)
+    if found.name not in _VECTORS or not isinstance(whole, ast.expr):
         return
     roles, keeps = _VECTORS[found.name]
     given = dict(zip(ARGUMENTS[found.name], found.positional, strict=False))

@@ -135,7 +135,7 @@ def clipped(culprit: Culprit, request: ask.ClipNorm) -> Ways:
         return
     clip = culprit.torch("torch.nn.utils.clip_grad_norm_")
     for made, step in steps(culprit):
-        if clip is None or not made.args or not holds(culprit.source, made.args[0], step):
+        if not made.args or not holds(culprit.source, made.args[0], step):
             continue
         line = f"{clip}({culprit.source.of(made.args[0])}, {bound})"
         yield before(culprit.source, culprit.source.nodes.statement(step), line)

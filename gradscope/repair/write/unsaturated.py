@@ -6,13 +6,21 @@ from functools import partial
 
 from gradscope.facts import Flat
 from gradscope.facts import requests as ask
-from gradscope.ops.patterns import EPSILON
 from gradscope.repair.write.culprit import Culprit, Ways
+from gradscope.repair.write.forms import in_form
 from gradscope.repair.write.reading import Reading, atom
 from gradscope.repair.write.stable import above
 from gradscope.source.arguments import spelled
 
 _FAR = 32  # expressions from the culprit to the loss that it is a part of
+_NEGATED = {"softplus(z)": "-torch.nn.functional.softplus(-{z:atom})"}
+_LOSSES = {
+    "log(1 - sigmoid(z))": "-torch.nn.functional.logsigmoid({z})",
+    "log(1 - sigmoid(z) + eps)": "-torch.nn.functional.logsigmoid({z})",
+    "log(1 - p)": "-torch.log({p:atom})",
+    "log(1 - p + eps)": "-torch.log({p:atom} + {eps})",
+    "logsigmoid(-z)": "-torch.nn.functional.logsigmoid({z})",
+}
 
 
 def opposite(culprit: Culprit, request: ask.Unsaturated) -> Ways:
@@ -21,9 +29,8 @@ def opposite(culprit: Culprit, request: ask.Unsaturated) -> Ways:
     for node in _parts_of(culprit, request.flat):
         raised = partial(_raised, negated=_is_negated(culprit, node))
         template = Reading(culprit, node).form(raised, node)
-        text = culprit.torch(template) if template is not None else None
-        if text is not None:
-            yield (culprit.replace(node, text),)
+        if template is not None:
+            yield (culprit.replace(node, culprit.torch(template)),)
 
 
 def _parts_of(culprit: Culprit, flat: Flat) -> Iterator[ast.expr]:
@@ -45,37 +52,10 @@ def _raised(read: Reading, node: ast.expr, *, negated: bool) -> str | None:
     """What is steep where `node` is flat, which goes into the loss `negated` or not; None where it
     is no such loss."""
     found = spelled(read.culprit.source, node)
-    if found is None or not found.positional:
-        return None
-    operand = found.positional[0]
-    if found.name == "softplus" and negated:
-        return f"-torch.nn.functional.softplus(-{atom(read.text(operand))})"
-    if negated:
-        return None
-    if found.name == "log":
-        return _of_complement(read, operand)
-    if found.name == "logsigmoid" and (z := read.argument(operand, "neg")) is not None:
-        return f"-torch.nn.functional.logsigmoid({read.text(z)})"
-    is_loss = found.name == "neg" and isinstance(operand, ast.Call) and len(operand.args) > 1
-    return _of_label(read, operand) if is_loss and isinstance(operand, ast.Call) else None
-
-
-def _of_complement(read: Reading, node: ast.expr) -> str | None:
-    """-log(p), for the 1 - p that a logarithm is taken of, kept off 0 as that is."""
-    guard = ""
-    total = read.op(node, "add")
-    for one, other in (total.positional, total.positional[::-1]) if total else ():
-        number = read.number(other)
-        if number is not None and 0 < number <= EPSILON:
-            node, guard = one, f" + {read.text(other)}"
-            break
-    found = read.op(node, "sub")
-    if found is None or len(found.positional) != 2 or read.number(found.positional[0]) != 1:
-        return None
-    p = found.positional[1]
-    if (z := read.argument(p, "sigmoid")) is not None:
-        return f"-torch.nn.functional.logsigmoid({read.text(z)})"
-    return f"-torch.log({atom(read.text(p))}{guard})"
+    if found.name == "neg" and isinstance(loss := found.first, ast.Call) and not negated:
+        if len(loss.args) > 1:
+            return _of_label(read, loss)
+    return in_form(read, _NEGATED if negated else _LOSSES, node)
 
 
 def _of_label(read: Reading, call: ast.Call) -> str:

@@ -78,7 +78,7 @@ class Uses:
     def _given(self, call: ast.Call, node: ast.expr) -> None:
         """To a function of the file, or to one that only reads it."""
         found = spelled(self.source, call)
-        if found is not None and found.name in MOVES and node in found.positional[:1]:
+        if found.name in MOVES and node in found.positional[:1]:
             self._follow(call)
             return
         function = self.callee(call)

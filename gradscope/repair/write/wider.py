@@ -35,8 +35,7 @@ def widened(culprit: Culprit) -> Iterator[Candidate]:
         meaning = definition(culprit.source, node) if isinstance(node, ast.Name) else None
         if meaning is not None and nodes.function(meaning) is not nodes.module:
             text = f"{culprit.text(meaning)}.{method}"
-            edit = culprit.replace(meaning, text)
-            yield Candidate(f"compute what follows in {wide}", (edit,))
+            yield culprit.written(f"compute what follows in {wide}", meaning, text)
     for chosen in (tensors[:1], tensors):
         if chosen:
             casts = (culprit.replace(node, f"{culprit.text(node)}.{method}") for node in chosen)
@@ -66,8 +65,7 @@ def _widened_before(culprit: Culprit, wide: str, method: str) -> Iterator[Candid
     """A wider dtype where the operand was flushed to 0, which is before the culprit reads it."""
     for node in culprit.related("birth"):
         found = spelled(culprit.source, node)
-        if found is not None and found.positional:
-            first = found.positional[0]
+        if (first := found.first) is not None:
             edit = culprit.replace(first, f"{culprit.text(first)}.{method}")
             yield Candidate(proposals.WIDER.format(op=found.name, dtype=wide), (edit,))
 
