@@ -25,7 +25,7 @@ class Form:
     ops: frozenset[str]
 
 
-def _softmax(read: Reading, node: ast.expr) -> str | None:
+def softmax(read: Reading, node: ast.expr) -> str | None:
     """w / w.sum(dim, keepdim=True) of weights w that are exponentials, where each meets the sum of
     its own row. A factor that is 0, as a mask is, takes an element out of the row."""
     found = read.op(node, "div")
@@ -49,7 +49,12 @@ def _softmax(read: Reading, node: ast.expr) -> str | None:
 
 
 def _sigmoid(read: Reading, node: ast.expr) -> str | None:
-    """1 / (1 + exp(-z)), and exp(z) / (1 + exp(z))."""
+    z = logits(read, node)
+    return f"torch.sigmoid({z})" if z is not None else None
+
+
+def logits(read: Reading, node: ast.expr) -> str | None:
+    """z of 1 / (1 + exp(-z)), and of exp(z) / (1 + exp(z))."""
     found = read.op(node, "div")
     if not found or len(found.positional) != 2:
         return None
@@ -63,11 +68,10 @@ def _sigmoid(read: Reading, node: ast.expr) -> str | None:
         return None
     if read.number(above) == 1:
         negated = read.argument(operand, "neg")
-        text = read.text(negated) if negated is not None else f"-{atom(read.text(operand))}"
-        return f"torch.sigmoid({text})"
+        return read.text(negated) if negated is not None else f"-{atom(read.text(operand))}"
     numerator = read.argument(above, "exp")
     same = numerator is not None and read.same(numerator, operand)
-    return f"torch.sigmoid({read.text(operand)})" if same else None
+    return read.text(operand) if same else None
 
 
 def _tanh(read: Reading, node: ast.expr) -> str | None:
@@ -261,7 +265,7 @@ FORMS: tuple[Form, ...] = (
     Form(logs.logarithm, frozenset({"log", "log1p"}), logs.OPS),
     Form(_xlogy, frozenset({"xlogy"}), logs.OPS | {"xlogy"}),
     _form(_x_log_x, "log"),
-    Form(_softmax, frozenset({"div"}), logs.OPS),
+    Form(softmax, frozenset({"div"}), logs.OPS),
     _form(_sigmoid, "div", "add exp neg"),
     _form(_tanh, "div", "add sub exp neg"),
     _form(_normalize, "div", "norm"),
