@@ -54,6 +54,8 @@ def log_of(read: Reading, node: ast.expr) -> str | None:
 def _log_of(read: Reading, node: ast.expr) -> str | None:
     if isinstance(node, ast.Subscript):
         return _moved(read, node, node.value)
+    if isinstance(node, ast.Attribute) and node.attr in _TURNED:
+        return _moved(read, node, node.value)
     found = spelled(read.culprit.source, node)
     if found is None or not found.positional:
         return None
@@ -369,6 +371,7 @@ _DIFFERENCES = {
     "exp": "{a}",
     "sigmoid": "torch.nn.functional.logsigmoid({a}) + torch.nn.functional.logsigmoid(-{b})",
 }
+_TURNED = ("T", "mT")
 _NOTHING = ("new_zeros", "zeros", "zeros_like")
 _TIMES = {"reciprocal": "-", "sqrt": "0.5 * "}  # that of the operand
 _RULES: dict[str, Callable[[Reading, Spelled], str | None]] = {
