@@ -12,6 +12,7 @@ from gradscope.repair.write.culprit import Candidate, Culprit, Ways
 from gradscope.repair.write.ends import layer, renamed
 from gradscope.repair.write.spelling import can_repeat, operand_of
 from gradscope.repair.write.splice import keyword
+from gradscope.repair.write.statements import for_all_readers
 from gradscope.repair.write.uses import given_to
 from gradscope.rules.wording import phrases, proposals
 from gradscope.source.arguments import Spelled, spelled
@@ -94,6 +95,17 @@ def learnt(culprit: Culprit, request: ask.LearnInside) -> Ways:
         edit = _inside(culprit, call, found.positional[0], request.by)
     if edit is not None:
         yield (edit,)
+
+
+def learnt_in_part(culprit: Culprit) -> Ways:
+    """`sigma = F.softplus(sigma)` where its name is given, or around what one line alone reads."""
+    edge = next((one for one in culprit.edges() if one.cure.guard), None)
+    node = operand_of(culprit, edge) if edge is not None else None
+    template = culprit.torch(_FUNCTIONS[ask.Inside.SOFTPLUS])
+    if node is None or template is None:
+        return
+    edits = for_all_readers(culprit, node, template) if isinstance(node, ast.Name) else ()
+    yield edits or [culprit.replace(node, template.format(x=culprit.source.of(node)))]
 
 
 def behind(culprit: Culprit, request: ask.AddBehind) -> Iterator[Candidate]:
