@@ -23,6 +23,14 @@ CROSSED = [
     ("-(y * F.logsigmoid(net(x))).mean()", "-(y * F.logsigmoid(net(x)).squeeze(-1)).mean()"),
     ("(net(x).sigmoid().square() * weight).mean()",
      "(net(x).sigmoid().square().squeeze(-1) * weight).mean()"),
+    # a row or a column that was cut out of a matrix
+    ("((net(x) - x[:, 2]) ** 2).mean()", "((net(x).squeeze(-1) - x[:, 2]) ** 2).mean()"),
+    ("((net(x) - y.view(6, 1).squeeze(1)) ** 2).mean()",
+     "((net(x).squeeze(-1) - y.view(6, 1).squeeze(1)) ** 2).mean()"),
+    ("((nn.Linear(3, 2)(x).chunk(2, -1)[0] - y) ** 2).mean()",
+     "((nn.Linear(3, 2)(x).chunk(2, -1)[0].squeeze(-1) - y) ** 2).mean()"),
+    ("((nn.Linear(3, 2)(x)[:, :1] - y) ** 2).mean()",
+     "((nn.Linear(3, 2)(x)[:, :1].squeeze(-1) - y) ** 2).mean()"),
     ("(net(x)[:, 0].square() - torch.rand(6, 1)).mean()",
      "(net(x)[:, 0].square() - torch.rand(6, 1).squeeze(-1)).mean()"),
 ]  # fmt: skip
@@ -34,6 +42,9 @@ MEANT = [
     # all pairs, written as such
     "(net(x)[:, 0][:, None] - y).abs().mean()",
     "(net(x).view(-1, 1) - y[None]).abs().mean()",
+    "(nn.Linear(3, 2)(x)[:, 0][:, None] - y).abs().mean()",
+    "(net(x) - x[:, 1:2]).abs().mean()",
+    "(net(x)[:, 0] - x[:, 1][:, None]).abs().mean()",
     "(net(x) - net(x)[:, 0].square()).abs().mean()",
     "(net(x) - y[None]).abs().mean()",
     # as many centres as samples, of which a layer makes something

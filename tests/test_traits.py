@@ -130,6 +130,8 @@ RUN: dict[str, Op] = {
     "_masked_softmax": lambda x: torch._masked_softmax(x, torch.zeros_like(MASK), -1, 0),
     "logsumexp": lambda x: x.logsumexp(-1),
     "logcumsumexp": lambda x: x.logcumsumexp(-1),
+    "logaddexp": lambda x: torch.logaddexp(x, 2 * x),
+    "logaddexp2": lambda x: torch.logaddexp2(x, 2 * x),
     "_scaled_dot_product_attention": lambda x: attention(x, _hidden(x)),
     "erf": lambda x: x.erf(),
     "gelu": lambda x: F.gelu(x),

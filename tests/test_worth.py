@@ -130,6 +130,15 @@ def test_a_parameter_that_a_quotient_leaves_without_a_gradient_is_told():
         assert found == expected
 
 
+@pytest.mark.parametrize("at_pole", [False, True])
+def test_behind_a_bound_at_a_pole_a_loss_of_0_is_no_minimum(at_pole):
+    before, after = seen(NAN, gradient=(NAN,)), seen(0.0, gradient=(0.0,))
+
+    found = weighed(VERIFIED, before, after, 0, None, "epsilon", at_pole=at_pole)
+
+    assert found == (Holds(VERIFIED.effects, NothingToLearn()) if at_pole else VERIFIED)
+
+
 def test_a_loss_and_gradients_that_are_0_but_for_rounding_are_the_true_ones():
     exact, after = seen(9e-15, gradient=(7e-15,)), seen(2.5e-6, gradient=(0.0,))
 

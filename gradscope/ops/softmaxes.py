@@ -11,6 +11,7 @@ from gradscope.ops.shared import infinite_input, slope_overflow, value_overflow
 _KEEP_EMPTY_ROWS = "torch.where({x}.isneginf().all({dim}, keepdim=True), 0.0, {x})"
 _ROW_HAS_ITEMS = "~{x}.isneginf().all({dim}, keepdim=True)"
 _KEPT = Cure(_KEEP_EMPTY_ROWS, _ROW_HAS_ITEMS, "0.0")
+_KEPT_PAIR = Cure(condition="~({x}.isneginf() & {other}.isneginf())", harmless="0.0")
 _BELOW_INF = Cure(condition="{x} < float('inf')", harmless="0.0")
 
 
@@ -68,14 +69,21 @@ def _summed(name: str) -> OpFact:
 
 
 def _pairwise(name: str) -> OpFact:
+    """The value of two -inf is a true -inf too."""
     return fact(
         name,
         value_overflow("self", "other", what="sum"),
         infinite_already(
-            lambda values: math.isinf(values["self"]) and values["self"] == values["other"],
-            "both sides are the same infinity: the slope is exp(inf - inf), which is NaN",
-            FINITE,
+            lambda values: values["self"] == values["other"] == -math.inf,
+            "both sides are -inf: the slope is exp(-inf - -inf), which is NaN",
+            _KEPT_PAIR,
             cause="all-masked-softmax",
+        ),
+        infinite_already(
+            lambda values: values["self"] == values["other"] == math.inf,
+            "both sides are inf: the slope is exp(inf - inf), which is NaN",
+            FINITE,
+            cause="inf-arithmetic",
         ),
     )
 

@@ -127,7 +127,7 @@ _ROWS: tuple[tuple[str, Trait], ...] = (
     ),
     ("addcmul addcdiv lerp rad2deg sinc", Trait.GROWS_SLOWLY),
     ("_log_softmax _masked_softmax", Trait.SOFTMAX),
-    ("logsumexp logcumsumexp", Trait.SOFTMAX | Trait.LOG_SUMS),
+    ("logsumexp logcumsumexp logaddexp logaddexp2", Trait.SOFTMAX | Trait.LOG_SUMS),
     ("std var std_mean var_mean", Trait.AVERAGES | Trait.SPREADS | Trait.GROWS_SLOWLY),
     ("native_layer_norm native_group_norm native_batch_norm", Trait.GROWS_SLOWLY),
     ("soft_margin_loss binary_cross_entropy", Trait.AVERAGES),

@@ -16,6 +16,8 @@ from gradscope.record.schema import OpInfo
 
 _MOST = 8  # places
 _FARTHEST = 256  # nodes between the results and the number
+# The views that keep dimensions.
+_CUT = tuple(f"{op}Backward0" for op in ("Slice", "Split", "SplitWithSizes", "Narrow"))
 
 
 class Broadcasts:
@@ -40,8 +42,8 @@ class Broadcasts:
         wanted = [(size, 1), (size,)]
         if size < 2 or [tuple(one.shape) for one in both] not in (wanted, wanted[::-1]):
             return
-        # Whoever writes `x[:, None]` or `x.view(-1, 1)` means the pairs.
-        if len(self._kept) < _MOST and not any(one._is_view() for one in both):
+        column = max(both, key=torch.Tensor.dim)
+        if len(self._kept) < _MOST and not _is_stood_up(column):
             roles = info.argument_names[:2]
             operands = tuple(
                 operand(role, one, self._context, frame=frame)
@@ -65,6 +67,14 @@ def _given(tensor: torch.Tensor) -> torch.Tensor:
     """What was expanded to a shape, as a loss does by itself."""
     base = tensor._base
     return base if base is not None and 0 in tensor.stride() else tensor
+
+
+def _is_stood_up(column: torch.Tensor) -> bool:
+    """Whether it was made a column by a view. Whoever writes `x[:, None]` or `x.view(-1, 1)` means
+    the pairs; a column of a matrix was one before, as where `chunk` takes a model's output apart,
+    of which only autograd keeps a trace."""
+    cut = column.grad_fn is not None and column.grad_fn.name() in _CUT
+    return column._is_view() and not cut
 
 
 def _is_summed_up(node: Any, one: BackwardPass, size: int) -> bool:

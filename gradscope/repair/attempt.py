@@ -25,6 +25,7 @@ from gradscope.facts import (
 from gradscope.facts import requests as ask
 from gradscope.facts.verdicts import CannotRun
 from gradscope.ops.dtypes import HALF
+from gradscope.ops.traits import Trait, has
 from gradscope.programs import ChildFault, NoAnswer
 from gradscope.repair import worth
 from gradscope.repair.again import FAILURES, Hindered, Setup
@@ -75,6 +76,12 @@ def _is_quotient(event: Event) -> bool:
     """Whether what is trained is divided by what is."""
     sides = [event.operand(role) for role in ("self", "other")] if event.op == "div" else [None]
     return all(one is not None and one.requires_grad for one in sides)
+
+
+def _is_at_pole(event: Event) -> bool:
+    """Whether what is not 0 was divided by 0."""
+    gives = event.output.at if event.output is not None else None
+    return has(event.op, Trait.DIVIDES) and gives is not None and math.isinf(gives)
 
 
 def _births(*findings: Finding) -> Iterator[Event]:
@@ -197,6 +204,7 @@ class Bench:
                     of_quotient=of_quotient,
                     beside=beside and step not in self._formed,
                     is_limit=beside or step in self._formed,
+                    at_pole=first is not None and _is_at_pole(first),
                 )
                 if isinstance(found, Verified):
                     found = self._apart_from_rounding(one, found, step)

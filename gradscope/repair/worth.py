@@ -109,13 +109,15 @@ def weighed(
     of_quotient: bool = False,
     beside: bool = False,
     is_limit: bool = False,
+    at_pole: bool = False,
 ) -> Verified | Holds:
     """The verdict on a fix, of `kind`, that did away with its symptom. `exact` is the run in
     float64, where that is sound: it alone is the judge then; with `beside` that of a point right
     beside. `is_limit`: nothing but what it gives is right. `in_half`: the culprit computes in half
-    precision. `of_quotient`: it divides what is trained by what is."""
+    precision. `of_quotient`: it divides what is trained by what is; `at_pole`: what is
+    not 0 by 0."""
     if exact is None:
-        but = _shortfall(before, after, step, kind) or _disturbed(
+        but = _shortfall(before, after, step, kind, at_pole=at_pole) or _disturbed(
             verdict.effects, before, step, kind
         )
         but = but or (_unlearnt(before, after, step) if of_quotient else None)
@@ -128,14 +130,18 @@ def weighed(
     # Of what has a limit and a slope, any other number in its place is a choice, and not theirs.
     if (is_limit and not is_met) or _is_off(after, step, truth, in_half=in_half):
         return Holds(effects, verdicts.OffTruth())
-    if not is_whole and (but := _shortfall(before, after, step, kind)) is not None:
+    if not is_whole and (but := _shortfall(before, after, step, kind, at_pole=at_pole)) is not None:
         return Holds(effects, but)
     return replace(verdict, effects=effects)
 
 
-def _shortfall(before: Trace, after: Trace, step: int, kind: str) -> verdicts.Shortfall | None:
+def _shortfall(
+    before: Trace, after: Trace, step: int, kind: str, *, at_pole: bool = False
+) -> verdicts.Shortfall | None:
     # Where the loss was finite, the slope of what a mask keeps out of it, or of a norm at 0, is 0.
-    at_minimum = kind in BOUNDS and abs(loss_of(after, step) or 0.0) <= MINIMUM
+    # A bound at a pole is far from what it stands for: a 0 behind it says nothing of a minimum.
+    is_bound = kind in BOUNDS and not at_pole
+    at_minimum = is_bound and abs(loss_of(after, step) or 0.0) <= MINIMUM
     is_right = has_finite_loss(before, step) or at_minimum
     if kind in HOLD_OFF and not is_right and learns(before) and not learns(after):
         return verdicts.NothingToLearn()

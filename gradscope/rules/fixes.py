@@ -104,14 +104,16 @@ def _selected(edge: Edge | None, event: Event, *_: object) -> Fixes:
     return (Fix("guard-empty", title, "unsafe", f"[{condition}]", request=ask.SelectElements()),)
 
 
-# Of a layer that gives numbers of either sign, and what gives a part of its output another meaning.
+# Of a layer that gives numbers of either sign, and what gives a part of its output another meaning:
+# one part, or all of them at once.
 _HEADS = ("addmm", "mm", "bmm", "linear", "convolution")
 _FLOORS = ("clamp", "clamp_min")
 _POWERS = ("pow", "square", "mul", "sqrt")  # 0 where what they are made of is
 _PICKS = ("index", "index_select", "gather", "masked_select")
 SOFTPLUS = "torch.nn.functional.softplus(x)"
 _POSITIVES = (0.5, 2.0)
-_PARTS = frozenset("split split_with_sizes chunk unbind select slice narrow index".split())
+_PARTS_OF_ONE = ("select", "slice", "narrow", "index")
+_PARTS = frozenset((*_PARTS_OF_ONE, "split", "split_with_sizes", "chunk", "unbind"))
 
 
 def _positive(edge: Edge | None, event: Event, *_: object) -> Fixes:
@@ -128,8 +130,7 @@ def _positive(edge: Edge | None, event: Event, *_: object) -> Fixes:
     is_head = is_direct and call.op in _HEADS and edge.nature is Nature.DOMAIN
     if is_head and any(edge.holds({**operands(event), edge.argument: x}) for x in _POSITIVES):
         return ()  # acos, acosh: not every positive number is in the domain
-    if is_head and _is_part(event, edge.argument):
-        return ()
+    part = _part(event, edge.argument) if is_head else None
     rectifier = call.op.strip("_")
     # A clamp may as well take a rounding error away from what is never negative.
     of_layer = any(after.op in _HEADS for before, after in pairwise(made) if before is call)
@@ -137,7 +138,10 @@ def _positive(edge: Edge | None, event: Event, *_: object) -> Fixes:
         return ()
     instead = "" if is_head else f", in the place of {rectifier}"
     title = proposals.POSITIVE.format(what=subject(edge, event), instead=instead)
-    request = ask.LearnInside(call.location, is_head)
+    request: ask.Request = ask.LearnInside(call.location, is_head)
+    if part is not None:
+        at = part.location if part.op in _PARTS_OF_ONE else None
+        request = ask.LearnInside(at, True) if at is not None else ask.LearnPartInside()
     return (Fix(_guard_kind(edge, event), title, "unsafe", SOFTPLUS, request=request),)
 
 
@@ -195,14 +199,14 @@ def called(role: str) -> str:
     return "input" if role == "self" else role
 
 
-def _is_part(event: Event, role: str) -> bool:
-    """Whether an operand is a part of the output of the op that made it."""
+def _part(event: Event, role: str) -> Call | None:
+    """What takes an operand out of the output of the op that made it."""
     one = evidence.above(event, role)
     while one is not None and (one.call is None or evidence.moves(one.call)):
         if one.call is not None and one.call.op in _PARTS:
-            return True
+            return one.call
         one = next((above for above in one.inputs if above is not None), None)
-    return False
+    return None
 
 
 def _guard_kind(edge: Edge, event: Event) -> str:

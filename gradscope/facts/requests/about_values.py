@@ -43,6 +43,11 @@ class LearnInside(Request):
     by: Inside = Inside.SOFTPLUS
 
 
+class LearnPartInside(Request):
+    """The same around what the culprit reads, for all that read it: one of the parts into which a
+    layer's output is split, of which the others may be any number."""
+
+
 class LearnLogarithm(Request):
     """Learn the logarithm of the parameter that the program calls `name`, which has to be positive
     and may be any number."""

@@ -10,12 +10,13 @@ import torch
 from gradscope.facts import Ancestor, Kind, Operand, Phase
 from gradscope.ops import lookup
 from gradscope.ops.reach import singularity
+from gradscope.ops.traits import Trait, has
 from gradscope.record.census import Places, census, not_finite, places, plainly, rows_of_neginf
 from gradscope.record.context import RunContext
 from gradscope.record.events.masks import gradient_in
 from gradscope.record.events.provenance import storage_key
 from gradscope.record.events.signs import is_negative, negative_parameter
-from gradscope.record.finite import batch_dims, numbers, unwrapped, value_at
+from gradscope.record.finite import batch_dims, numbers, some_nan, unwrapped, value_at
 from gradscope.record.graph import node_name
 from gradscope.record.journal import Raw
 from gradscope.record.names import assigned_name
@@ -95,8 +96,11 @@ def describe(
     values = numbers(output)
     assert values is not None
     inputs = op.inputs()[:_OPERANDS]
-    # A birth beside an inf that was meant (a softmax of masked rows) is the NaN, not the inf.
-    is_nan = bool(raw.fact.sources) and raw.fact.kind is Kind.BIRTH
+    # A birth beside an inf that was meant (a softmax of masked rows) is the NaN, not the inf; so it
+    # is in a formula that subtracts two infinities, and elsewhere hands one of them on.
+    is_birth = bool(raw.fact.sources) and raw.fact.kind is Kind.BIRTH
+    is_revival = raw.fact.kind is Kind.REVIVAL and has(op.info.name, Trait.ADDS)
+    is_nan = is_birth or (is_revival and some_nan(values))
     locate(raw, places(values, torch.isnan if is_nan else not_finite))
     index, shape = raw.fact.index, tuple(values.shape)
     described = operand("output", output, context, index=index, shape=shape)

@@ -26,7 +26,7 @@ class Form:
     ops: Set[str]
 
 
-def _softmax(read: Reading, node: ast.expr) -> str | None:
+def softmax(read: Reading, node: ast.expr) -> str | None:
     """w / w.sum(dim, keepdim=True) of weights w that are exponentials, where each meets the sum of
     its own row. A factor that is 0, as a mask is, takes an element out of the row."""
     found = read.op(node, "div")
@@ -47,6 +47,18 @@ def _softmax(read: Reading, node: ast.expr) -> str | None:
         return f"torch.exp({z} - torch.logsumexp({z}, {read.rest(total)}))"
     rest = f"dim={dim}" if {"dim", "axis"} & {*total.keywords} else dim
     return read.call("softmax", z, rest) if aligned else None
+
+
+_LOGITS = {
+    "1 / (1 + exp(-z))": "{z}",
+    "1 / (1 + exp(z))": "-{z:atom}",
+    "exp(z) / (1 + exp(z))": "{z}",
+}
+
+
+def logits(read: Reading, node: ast.expr) -> str | None:
+    """z of a sigmoid that is written out."""
+    return in_form(read, _LOGITS, node)
 
 
 def _quotient(read: Reading, node: ast.expr) -> str | None:
@@ -150,7 +162,7 @@ FORMS: tuple[Form, ...] = (
     Form(logs.logarithm, frozenset({"log", "log1p"}), logs.OPS),
     Form(_xlogy, frozenset({"xlogy"}), logs.OPS | {"xlogy"}),
     _form(_x_log_x, "log"),
-    Form(_softmax, frozenset({"div"}), logs.OPS),
+    Form(softmax, frozenset({"div"}), logs.OPS),
     _by_example("1 / (1 + exp(-z))", "torch.sigmoid({z})"),
     _by_example("1 / (1 + exp(z))", "torch.sigmoid(-{z:atom})"),
     _by_example("exp(z) / (1 + exp(z))", "torch.sigmoid({z})"),

@@ -135,6 +135,8 @@ def _rows(culprit: Culprit) -> Iterator[Candidate]:
     """Rows of nothing but -inf: the most negative finite number gives them equal weights, and
     leaves every other row bit-identical, since exp underflows to 0 there all the same."""
     title = "give rows that are masked everywhere equal weights instead of 0 / 0"
+    if has(culprit.finding.op, Trait.LOG_SUMS):
+        title = "let the logarithm of a sum of nothing be a large negative number in place of -inf"
     operand = culprit.operands.get("self") or culprit.operands.get("attn_mask")
     if operand is None or isinstance(operand, ast.Constant):
         return

@@ -6,18 +6,20 @@ are edited, and every other reader keeps the value that it had.
 """
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from gradscope.facts import Call, Edit
 from gradscope.facts import requests as ask
 from gradscope.ops.patterns import EPSILON
 from gradscope.ops.traits import Trait, has
+from gradscope.repair.write.composites import logits, softmax
 from gradscope.repair.write.culprit import Candidate, Culprit, Ways
-from gradscope.repair.write.reading import atom
+from gradscope.repair.write.left_over import left_over
+from gradscope.repair.write.reading import Reading, atom
 from gradscope.repair.write.splice import keyword
-from gradscope.repair.write.uses import Uses, calls_of, given_to, returned
+from gradscope.repair.write.uses import Uses, calls_around, calls_of, given_to, returned
 from gradscope.rules.reading import evidence
-from gradscope.source.arguments import canonical, spelled
+from gradscope.source.arguments import canonical, parameter_of, spelled
 from gradscope.source.spans import ancestors
 
 _MADE_BY = {"softmax": "log-probabilities", "sigmoid": "logits", "exp": "the exponent"}
@@ -30,24 +32,66 @@ def both(culprit: Culprit) -> Iterator[Candidate]:
     call = _made(culprit)
     kind = canonical(call.op) if call is not None else ""
     made = culprit.at(call.location) if call is not None else None
+    if isinstance(made, ast.BinOp):
+        yield from _by_hand(culprit, made)
     if kind not in _MADE_BY or not isinstance(made, ast.Call):
         return
     module = layer(culprit, made, _MODULES[kind])
     calls = calls_of(culprit.source, module) if module is not None else (made,)
-    uses = Uses.of(culprit.source, *calls)
-    if uses is None or made in uses.readers:
+    change = _log_softmax if kind == "softmax" else _dropped
+    giver = culprit.source.of(made.func) if module is not None else ""
+    yield from _rewritten(culprit, kind, [change(culprit, made, module)], calls, giver)
+
+
+def _by_hand(culprit: Culprit, made: ast.expr) -> Iterator[Candidate]:
+    """A softmax or a sigmoid that is written out."""
+    read = Reading(culprit, made)
+    for kind, form in (("softmax", softmax), ("sigmoid", logits)):
+        template = read.form(form, made) or ""
+        if kind == "softmax" and template.count(kind) != 1:
+            continue  # over several dimensions it is an exponential
+        text = culprit.torch(template.replace("softmax", "log_softmax"))
+        if not text or "\n" in text:
+            continue
+        for call, operand in _passed_through(culprit, made, text):
+            yield from _rewritten(culprit, kind, [culprit.replace(call, operand)], (call,))
+        edits = [culprit.replace(made, text), *left_over(culprit, made, text)]
+        yield from _rewritten(culprit, kind, edits, (made,))
+
+
+def _passed_through(culprit: Culprit, made: ast.expr, text: str) -> Iterator[tuple[ast.Call, str]]:
+    """The calls of a function that does nothing but compute it, with what they give it: what is
+    called so keeps its meaning, and is not called."""
+    source = culprit.source
+    function = source.nodes.function(made)
+    if not isinstance(function, ast.FunctionDef) or len(function.body) > 1:
         return
-    if kind == "softmax":
-        edits = [_log_softmax(culprit, made, module), *_of_logarithms(culprit, uses)]
-    elif kind == "exp":
-        edits = [_dropped(culprit, made, module), *_of_logarithms(culprit, uses)]
-    else:
-        edits = [_dropped(culprit, made, module), *_of_logits(culprit, uses)]
+    for call in calls_around(source, made):
+        given = (*call.args, *(key.value for key in call.keywords))
+        yield from (
+            (call, source.of(one))
+            for one in given
+            if isinstance(one, ast.expr) and parameter_of(function, call, one) == text
+        )
+
+
+def _rewritten(
+    culprit: Culprit,
+    kind: str,
+    first: Iterable[Edit | None],
+    values: tuple[ast.expr, ...],
+    giver: str = "",
+) -> Iterator[Candidate]:
+    """What makes the values edited, and all that read them."""
+    uses = Uses.of(culprit.source, *values)
+    if uses is None or not {*values}.isdisjoint(uses.readers):
+        return
     # The end at the culprit is one of them, or this is another value.
     taken = [_logarithm_of(culprit, reader)[0] for reader in uses.readers]
+    readers = _of_logits if kind == "sigmoid" else _of_logarithms
+    edits = [*first, *readers(culprit, uses)]
     if culprit.node not in taken or None in edits:
         return
-    giver = culprit.source.of(made.func) if module is not None else ""
     giver = next((function.name for function in uses.functions), giver)
     does = f"let `{giver}` give" if giver else "keep to"
     of = "what it gives" if kind == "exp" else "probabilities"

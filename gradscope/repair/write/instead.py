@@ -12,6 +12,7 @@ from gradscope.repair.write.culprit import Candidate, Culprit, Ways
 from gradscope.repair.write.ends import layer, renamed
 from gradscope.repair.write.spelling import can_repeat, on_edges
 from gradscope.repair.write.splice import keyword
+from gradscope.repair.write.statements import for_all_readers
 from gradscope.repair.write.uses import given_to
 from gradscope.rules.wording import phrases, proposals
 from gradscope.source.arguments import Spelled, spelled
@@ -91,6 +92,14 @@ def learnt(culprit: Culprit, request: ask.LearnInside) -> Ways:
         edit = _inside(culprit, call, found.first, request.by)
     if edit is not None:
         yield (edit,)
+
+
+def learnt_in_part(culprit: Culprit) -> Ways:
+    """`sigma = F.softplus(sigma)` where its name is given, or around what one line alone reads."""
+    template = culprit.torch(_FUNCTIONS[ask.Inside.SOFTPLUS])
+    for _, node in [one for one in on_edges(culprit) if one[0].cure.guard][:1]:
+        edits = for_all_readers(culprit, node, template) if isinstance(node, ast.Name) else ()
+        yield edits or [culprit.replace(node, template.format(x=culprit.source.of(node)))]
 
 
 def behind(culprit: Culprit, request: ask.AddBehind) -> Iterator[Candidate]:

@@ -55,6 +55,8 @@ def log_of(read: Reading, node: ast.expr) -> str | None:
 def _log_of(read: Reading, node: ast.expr) -> str | None:
     if isinstance(node, ast.Subscript):
         return _moved(read, node, node.value)
+    if isinstance(node, ast.Attribute) and node.attr in _TURNED:
+        return _moved(read, node, node.value)
     found = plainly(read.culprit.source, node)
     if not found.positional:
         return None
@@ -338,6 +340,7 @@ _COMPLEMENTS = {
     # What is left is 1 / cosh(z) ** 2.
     "tanh(z) ** 2": f"{math.log(4)!r} - 2 * torch.logaddexp({{z}}, -{{z:atom}})",
 }
+_TURNED = ("T", "mT")
 _NOTHING = ("new_zeros", "zeros", "zeros_like")
 _TIMES = {"reciprocal": "-", "sqrt": "0.5 * "}  # that of the operand
 _RULES: dict[str, Callable[[Reading, Spelled], str | None]] = {

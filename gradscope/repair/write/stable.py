@@ -4,17 +4,16 @@ import ast
 from collections import deque
 from collections.abc import Iterator, Mapping, Set
 
-from gradscope.facts import Edit
 from gradscope.repair.write import ends, recurrences, scattered
 from gradscope.repair.write.composites import FORMS, Form
 from gradscope.repair.write.culprit import Candidate, Culprit
-from gradscope.repair.write.logs import OPS
+from gradscope.repair.write.left_over import left_over
 from gradscope.repair.write.reading import Reading
 from gradscope.repair.write.spelling import can_repeat
-from gradscope.repair.write.splice import keyword, past_of
+from gradscope.repair.write.splice import keyword
 from gradscope.rules.wording import proposals
-from gradscope.source import binding, definition
-from gradscope.source.arguments import DRAWS, canonical, spelled
+from gradscope.source import definition
+from gradscope.source.arguments import canonical, spelled
 
 LONGEST_TEXT = 80  # characters of a form that are one line's worth
 DEEPEST = 8  # ops from the culprit to the end of its expression: no form has more
@@ -90,7 +89,7 @@ def _candidate(culprit: Culprit, node: ast.expr, text: str, reading: Reading) ->
         if not can_repeat(culprit, written_to):
             return None
         text = f"{culprit.text(written_to)}.copy_({text})"
-    edits = [culprit.replace(node, text), *_left_over(culprit, node, text)]
+    edits = [culprit.replace(node, text), *left_over(culprit, node, text)]
     for given, template in others.items():
         written = culprit.torch(template)
         if "\n" in written:
@@ -100,63 +99,6 @@ def _candidate(culprit: Culprit, node: ast.expr, text: str, reading: Reading) ->
     # The weights of a row that a mask leaves empty are for another fix to say.
     alone = reading.has_plain_log and culprit.finding.name == "zero-division"
     return Candidate(title, tuple(edits), alone=alone)
-
-
-def _left_over(culprit: Culprit, node: ast.expr, text: str) -> Iterator[Edit]:
-    """The edits that drop the assignments whose names were read in `node` alone, in whose place
-    `text` stands now; what they do beside giving a value must be done by the text."""
-    source = culprit.source
-    kept = {one.id for one in ast.walk(ast.parse(f"({text})")) if isinstance(one, ast.Name)}
-    gone: set[ast.AST] = {*ast.walk(node)}
-    waiting = [one for one in gone if isinstance(one, ast.Name)]
-    while waiting:
-        name = waiting.pop()
-        given = binding(source, name)
-        made = given.statement if given is not None else None
-        if not isinstance(made, ast.Assign) or made in gone or name.id in kept:
-            continue
-        reads = source.nodes.scope(name).owner(name.id)
-        is_local = reads is source.nodes.scope(made).function
-        if not is_local or len(made.targets) > 1:
-            continue
-        read = reads.reads[name.id]
-        if len(reads.bindings[name.id]) > 1:  # `w = exp(x)`, then `w = w / w.sum()`
-            meant = {one: binding(source, one) for one in read}
-            if None in meant.values():
-                continue
-            read = [one for one in read if meant[one] is given]
-        if all(one in gone for one in read) and _is_replaced(culprit, made, text):
-            gone |= {*ast.walk(made)}
-            waiting += [one for one in ast.walk(made.value) if isinstance(one, ast.Name)]
-            yield from _dropped(culprit, made)
-
-
-def _is_replaced(culprit: Culprit, made: ast.Assign, text: str) -> bool:
-    """Whether its calls are those of torch, which do nothing else, or stand in the text."""
-    calls = (one for one in ast.walk(made.value) if isinstance(one, ast.Call))
-    is_name = isinstance(made.targets[0], ast.Name)
-    return is_name and all(
-        _is_function(culprit, one) or culprit.source.of(one) in text for one in calls
-    )
-
-
-def _is_function(culprit: Culprit, call: ast.Call) -> bool:
-    found = spelled(culprit.source, call)
-    dotted = culprit.names.dotted(call.func) or ""
-    is_op = found.method and found.name in OPS
-    is_torch = dotted.startswith("torch.") and not dotted.startswith("torch.nn.init")
-    drawn = found.name in DRAWS or dotted.endswith("_")
-    return bool(found) and (is_op or is_torch) and not drawn
-
-
-def _dropped(culprit: Culprit, made: ast.Assign) -> Iterator[Edit]:
-    """Its lines, where it has them to itself, and another statement stays in its block."""
-    source = culprit.source
-    start, (first, last) = source.offset(made.lineno, 0), source.extent(made)
-    body = getattr(source.parents[made], "body", [])
-    end = past_of(source, made)
-    if not source.text[start:first].strip() and not source.text[last:end].strip() and len(body) > 1:
-        yield source.edit(start, end, "")
 
 
 def with_zero_infinity(culprit: Culprit) -> Iterator[Candidate]:

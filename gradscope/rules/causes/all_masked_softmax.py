@@ -47,16 +47,17 @@ class AllMaskedSoftmax(Rule):
         if event is None:
             return None
         rows, total = _rows(event)
+        is_sum = has(event.op, Trait.LOG_SUMS)
         writes = root.event.blame.location if root.event.kind is Kind.CONSTANT else None
         return self.finding(
             root,
             trace,
             event=event,
             message=_headline(event),
-            label="every weight is 0, so 0 / 0",
+            label="the slope is exp(-inf - -inf)" if is_sum else "every weight is 0, so 0 / 0",
             why=_mechanism(root, event),
             related=(Related("mask", writes, "masks the scores"),) if writes else (),
-            fixes=_REPAIRS,
+            fixes=_OF_SUMS if is_sum else _REPAIRS,
             facts={"masked_rows": rows, "row_total": total},
         )
 
@@ -82,6 +83,32 @@ _REPAIRS = (
 )
 
 
+_OF_SUMS = (
+    Fix(
+        "guard-empty",
+        "keep a large negative number in the place of -inf",
+        "safe",
+        "x = x.clamp_min(torch.finfo(x.dtype).min)",
+        request=ask.AllowEmpty(),
+    ),
+    Fix(
+        "masked-branch",
+        "give what is -inf on all sides a harmless operand, and the result -inf again",
+        "safe",
+        request=ask.HarmlessOperand(hidden=False),
+    ),
+)
+_PAIR = {"self", "other"}
+_OF_A_ROW = (
+    "A row in which every score is -inf has no largest element to go by: exp(-inf) is 0 for each,"
+    " and so is their sum, so the row is 0 / 0 = NaN."
+)
+_OF_A_SUM = (
+    "The logarithm of a sum of zeros is -inf, which is right. Its slope is each summand's share of"
+    " the sum, exp(-inf - -inf), and that is NaN."
+)
+
+
 def _is_empty_row(event: Event, root: Root, trace: Trace) -> bool:
     if root.event.kind is Kind.CONSTANT and has(event.op, Trait.LOG_SUMS):
         return True  # an intentional -inf, and nothing else in the row
@@ -103,7 +130,9 @@ def _masked(event: Event) -> Operand | None:
 
 
 def _rows(event: Event) -> tuple[int, int]:
-    """How many rows are NaN, of how many: a row is what one softmax runs over."""
+    """How many rows are NaN, of how many: a row is what one softmax runs over, or a pair."""
+    if _is_of_pairs(event):
+        return (event.output.nan if event.output else event.bad), event.numel
     dim = dict(event.scalars).get("dim", -1)
     shape = event.output.shape if event.output else ()
     if not shape or not isinstance(dim, int) or not shape[dim]:
@@ -111,21 +140,24 @@ def _rows(event: Event) -> tuple[int, int]:
     return -(-event.bad // shape[dim]), event.numel // shape[dim]
 
 
+def _is_of_pairs(event: Event) -> bool:
+    """Whether two numbers are added up, and not those of a row."""
+    return has(event.op, Trait.LOG_SUMS) and {one.role for one in event.operands} >= _PAIR
+
+
 def _headline(event: Event) -> str:
     op, count = phrases.spelled(event.op), phrases.bad_of(event)
     if event.op == "div":
         return f"`{op}` divides by a row sum of 0, as every weight of the row is masked, at {count}"
     rows, total = _rows(event)
-    share = f"{rows:,} of {plural(total, 'row')}" if total else "at least 1 row"
+    unit = "element" if _is_of_pairs(event) else "row"
+    share = f"{rows:,} of {plural(total, unit)}" if total else f"at least 1 {unit}"
     return f"`{op}` runs over nothing but -inf in {share}"
 
 
 def _mechanism(root: Root, event: Event) -> str:
     one = _masked(event)
-    text = (
-        "A row in which every score is -inf has no largest element to go by: exp(-inf) is 0 for"
-        " each, and so is their sum, so the row is 0 / 0 = NaN."
-    )
+    text = _OF_A_SUM if has(event.op, Trait.LOG_SUMS) else _OF_A_ROW
     if one is not None:
         count = phrases.of_total(one.neginf, one.numel)
         text = f"{text} {phrases.name(one, 'The operand')} is -inf at {count}."

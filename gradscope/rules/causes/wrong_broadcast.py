@@ -30,8 +30,8 @@ class WrongBroadcast(Rule):
     ```
 
     ## Fix safety
-    Unsafe: the loss is another one. A warning, since all pairs may be meant; written as
-    `x[:, None] - y` or by `view` they count as meant.
+    Unsafe: the loss is another one. A warning, since all pairs may be meant; where the column is
+    written as `x[:, None]` or by `view` they count as meant.
     """
 
     code = "GS411"
