@@ -486,6 +486,47 @@ FREED = {
             wanted.backward()
             optimizer.step()
     """,
+    "a weight that another loss trains": """
+        critic = nn.Linear(3, 1)
+        taken = y > 0
+        for _ in range(3):
+            gain = y - critic(x)  # <-
+            policy = torch.distributions.Bernoulli(logits=net(x))
+        -     loss = -(policy.log_prob(taken.float()) * gain).mean()
+        +     loss = -(policy.log_prob(taken.float()) * gain.detach()).mean()
+            loss.backward()
+            gain.square().mean().backward()
+    """,
+    "a weight made of what another loss trains": """
+        critic = nn.Linear(3, 1)
+        for _ in range(3):
+            value = critic(x)
+            gain = y - value  # <-
+        -     weight = (gain - gain.mean()) / gain.std()
+        +     weight = (gain.detach() - gain.detach().mean()) / gain.detach().std()
+            ratio = net(x).exp()
+            loss = -torch.min(ratio * weight, ratio.clamp(0.8, 1.2) * weight).mean()
+            loss.backward()
+            F.smooth_l1_loss(gain, torch.zeros(6, 1)).backward()
+    """,
+    "a code that a layer reads": """
+        critic = nn.Linear(1, 1)
+        for _ in range(3):
+            code = net(x).exp()  # <-
+            loss = (critic(code) - y).square().mean()
+        -     loss.backward()
+        +     loss.backward(retain_graph=True)
+            code.mean().backward()
+    """,
+    "a weight in the loss of a trunk": """
+        trunk = nn.Linear(3, 3)
+        for _ in range(3):
+            scale = trunk(x).exp()  # <-
+            loss = (scale * net(trunk(x))).mean()
+        -     loss.backward()
+        +     loss.backward(retain_graph=True)
+            scale.mean().backward()
+    """,
 }
 CUT = {
     "integer cast": """

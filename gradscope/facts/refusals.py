@@ -47,7 +47,9 @@ class Shared:
     since; `trained`: one of them moved parameters of it. `apart`: an optimizer that has not stepped
     since holds none, and others that the present loss depends on. `anew`: the present loss has read
     each leaf of it once more, in the same module or line. `constant`: the gradients that
-    the earlier backward handed out are numbers in the present loss.
+    the earlier backward handed out are numbers in the present loss. `weighed` are the calls in
+    which the earlier loss reads the value, where it does no more than multiply by it what depends
+    on other leaves, and the present one is for the leaves of the value alone.
     """
 
     made: Call | None
@@ -65,6 +67,7 @@ class Shared:
     apart: bool = False
     anew: bool = False
     constant: bool = False
+    weighed: tuple[Call, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

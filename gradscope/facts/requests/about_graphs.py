@@ -73,10 +73,11 @@ class DetachCarried(Allow):
 
 
 class DetachUse(Allow):
-    """Give `call` the value `name` without its graph."""
+    """Give `call`, and `others`, the value `name` without its graph."""
 
     call: Call
     name: str
+    others: tuple[Call, ...] = ()
 
 
 class DetachMade(Allow):

@@ -162,7 +162,24 @@ class _Inquiry:
             apart=self._notes.is_apart(after, beyond, leaves),
             anew=self._is_anew(below[end], raised),
             constant=any(resolve(*site[0]) == earlier.place for site in _constants(raised)),
+            weighed=() if beyond else self._weighed(end, leaves, earlier, raised),
         )
+
+    def _weighed(
+        self, end: Any, leaves: set[int], earlier: Pass, raised: Raised
+    ) -> tuple[Call, ...]:
+        """Where the earlier loss reads what a node has made, if all that it does is to multiply by
+        it, or by what it computes of it, what depends on other leaves: as a policy does with an
+        advantage."""
+        above = consumers(list(_held_of(earlier, raised)))
+        if not above.get(end):
+            return ()
+        own = {node for node in up({end}, above) if leaf_ids(consumers([node])) <= leaves}
+        beyond = {reader for node in own for reader in above[node]} - own
+        if not all(_multiplies(reader, leaves) for reader in beyond):
+            return ()
+        readers = (self._context.call(one) for one in above[end] if beyond)
+        return tuple(call for call in readers if call is not None)
 
     def _carried(self, end: Any, earlier: Pass, raised: Raised) -> tuple[refusals.Carried, ...]:
         """The ways to reach a value, those first that reach now what was computed from it."""
@@ -346,6 +363,25 @@ _CHECKS: tuple[tuple[str, Ask], ...] = (
     ("appears to not have been used in the graph", _Inquiry._not_used),
     ("One of the differentiated Tensors does not require grad", _Inquiry._not_used),
 )
+
+
+def _held_of(earlier: Pass, raised: Raised) -> Iterator[Any]:
+    """The nodes of an earlier pass, its loss or what that was made of, that the program holds."""
+    for frame in raised.frames:
+        for _, one in variables(frame.f_locals):
+            node = one.grad_fn if isinstance(one, torch.Tensor) else None
+            if node is not None and node._sequence_nr() in earlier.above:
+                yield node
+
+
+def _multiplies(node: Any, leaves: set[int]) -> bool:
+    """Whether it is a product, element by element, one factor of which depends on these leaves
+    alone and the other one on none of them."""
+    factors = [leaf_ids(consumers([one])) for one, _ in node.next_functions if one is not None]
+    if graph.node_name(node) != "MulBackward0" or len(factors) != 2:
+        return False
+    own, other = sorted(factors, key=lambda factor: not factor <= leaves)
+    return own <= leaves and bool(other) and other.isdisjoint(leaves)
 
 
 def _as_write(one: Noted, *, lasts: bool) -> refusals.Write:

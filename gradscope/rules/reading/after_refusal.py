@@ -97,6 +97,8 @@ def _shared(shared: refusals.Shared, raised_at: Location | None) -> Iterator[ask
         yield from (anew, *detached) if shared.trained or not shared.updates else (*detached, anew)
         yield ask.KeepGraph(raised_at)
         return
+    if shared.weighed and shared.name:  # a weight is not there to be trained by what it weighs
+        yield ask.DetachUse(shared.weighed[0], shared.name, shared.weighed[1:])
     if shared.trained and shared.apart and shared.used is not None:
         yield ask.DetachUse(shared.used, shared.name)
     if shared.updates and not shared.trained and shared.first_use is not None:
