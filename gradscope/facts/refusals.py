@@ -128,6 +128,18 @@ class LeafWritten(Refusal):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NoLeaf(Refusal):
+    """The gradient of `name` was read, which is None: backward keeps it for leaves alone, and the
+    name holds what an op has given. `updated`: that op is the update of it by hand, at `location`.
+    `nameless`: what it was computed from that could learn has no name."""
+
+    name: str
+    location: Location | None = None
+    updated: bool = False
+    nameless: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ViewWritten(Refusal):
     """An in-place op on one of several views that a function gives at once, or a view that a custom
     Function gives: `maker` is that."""
@@ -174,6 +186,7 @@ AnyRefusal = (
     | GraphFreed
     | WithoutGraph
     | LeafWritten
+    | NoLeaf
     | ViewWritten
     | NotScalar
     | NotUsed

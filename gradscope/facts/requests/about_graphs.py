@@ -120,6 +120,20 @@ class WithoutGrad(Allow):
     """Write into a leaf without autograd looking on."""
 
 
+class UpdateInPlace(Allow):
+    """Write the update of a leaf into it, without autograd looking on."""
+
+
+class LeafAtLast(Allow):
+    """Make what is to learn a leaf once it is computed."""
+
+
+class RetainGradient(Allow):
+    """Have backward keep the gradient of `name`, which is no leaf."""
+
+    name: str
+
+
 class CopyLeaf(Allow):
     """Write into a copy of the leaf `name`."""
 

@@ -27,7 +27,7 @@ from gradscope.record.events.provenance import storage_key
 from gradscope.record.graph import consumers, ends, is_older, leaf_ids, up, withheld
 from gradscope.record.held import variables
 from gradscope.record.journal import to_call
-from gradscope.record.refusals.exceptions import Raised, chain, written_at
+from gradscope.record.refusals.exceptions import Raised, chain, gradient_read_at, written_at
 from gradscope.record.refusals.notes import Noted, Notes, Pass, Updated, held_graphs
 from gradscope.record.sites import Site, place_of, resolve
 from gradscope.record.sizes.flow import Flow
@@ -43,7 +43,7 @@ def refusal_of(
     forward that runs, or whose backward raised."""
     for one in chain(error):
         check = next((ask for text, ask in _CHECKS if text in str(one)), None)
-        if check is not None and isinstance(one, RuntimeError):
+        if check is not None and isinstance(one, RuntimeError | TypeError | AttributeError):
             return check(_Inquiry(context, notes), Raised.by(one, flow, context.step))
     return None
 
@@ -278,6 +278,30 @@ class _Inquiry:
         trained = isinstance(leaf, torch.nn.Parameter) or getattr(leaf, "grad", None) is not None
         return refusals.LeafWritten(**raised.at, name=name, trained=trained) if name else None
 
+    def _no_leaf(self, raised: Raised) -> refusals.AnyRefusal | None:
+        """`None` was taken for a gradient."""
+        found = gradient_read_at(raised)
+        if found is None:
+            return None
+        name, tensor, updated = found
+        refusal = refusals.NoLeaf(**raised.at, name=name, location=updated, updated=True)
+        if updated is not None or tensor.grad_fn is None:
+            return refusal if updated is not None else None
+        held = {
+            id(one)
+            for frame in raised.frames
+            for _, one in variables(frame.f_locals)
+            if isinstance(one, torch.Tensor)
+        }
+        known = held | self._context.names.parameters.keys()
+        made = self._context.call(tensor.grad_fn)
+        return replace(
+            refusal,
+            location=made.location if made is not None else None,
+            updated=False,
+            nameless=known.isdisjoint(leaf_ids(consumers([tensor.grad_fn]))),
+        )
+
     def _view_written(self, raised: Raised) -> refusals.AnyRefusal | None:
         name, view = written_at(raised)
         made = getattr(view, "grad_fn", None)
@@ -362,6 +386,7 @@ _CHECKS: tuple[tuple[str, Ask], ...] = (
     ("Expected to have finished reduction in the prior iteration", _Inquiry._unreduced),
     ("appears to not have been used in the graph", _Inquiry._not_used),
     ("One of the differentiated Tensors does not require grad", _Inquiry._not_used),
+    ("'NoneType'", _Inquiry._no_leaf),  # Python's own, of a gradient that is not there
 )
 
 

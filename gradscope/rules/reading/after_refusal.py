@@ -21,6 +21,12 @@ def requests(refusal: refusals.Refusal) -> Iterator[ask.Request]:
         case refusals.LeafWritten(name=name, trained=trained):
             ways = ask.WithoutGrad(), ask.CopyLeaf(name)
             yield from ways if trained else reversed(ways)
+        case refusals.NoLeaf(name=name, updated=updated, nameless=nameless):
+            if updated:
+                yield ask.UpdateInPlace()
+                return
+            yield from (ask.LeafAtLast(),) if nameless else ()
+            yield ask.RetainGradient(name)
         case refusals.ViewWritten(name=name, raised_at=place):
             yield ask.OutOfPlace(place)
             yield ask.CopyLeaf(name)
