@@ -486,6 +486,47 @@ FREED = {
             wanted.backward()
             optimizer.step()
     """,
+    "a weight that another loss trains": """
+        critic = nn.Linear(3, 1)
+        taken = y > 0
+        for _ in range(3):
+            gain = y - critic(x)  # <-
+            policy = torch.distributions.Bernoulli(logits=net(x))
+        -     loss = -(policy.log_prob(taken.float()) * gain).mean()
+        +     loss = -(policy.log_prob(taken.float()) * gain.detach()).mean()
+            loss.backward()
+            gain.square().mean().backward()
+    """,
+    "a weight made of what another loss trains": """
+        critic = nn.Linear(3, 1)
+        for _ in range(3):
+            value = critic(x)
+            gain = y - value  # <-
+        -     weight = (gain - gain.mean()) / gain.std()
+        +     weight = (gain.detach() - gain.detach().mean()) / gain.detach().std()
+            ratio = net(x).exp()
+            loss = -torch.min(ratio * weight, ratio.clamp(0.8, 1.2) * weight).mean()
+            loss.backward()
+            F.smooth_l1_loss(gain, torch.zeros(6, 1)).backward()
+    """,
+    "a code that a layer reads": """
+        critic = nn.Linear(1, 1)
+        for _ in range(3):
+            code = net(x).exp()  # <-
+            loss = (critic(code) - y).square().mean()
+        -     loss.backward()
+        +     loss.backward(retain_graph=True)
+            code.mean().backward()
+    """,
+    "a weight in the loss of a trunk": """
+        trunk = nn.Linear(3, 3)
+        for _ in range(3):
+            scale = trunk(x).exp()  # <-
+            loss = (scale * net(trunk(x))).mean()
+        -     loss.backward()
+        +     loss.backward(retain_graph=True)
+            scale.mean().backward()
+    """,
 }
 CUT = {
     "integer cast": """
@@ -663,6 +704,53 @@ LEAVES = {
         z.square().sum().backward()
     """,
 }
+NO_LEAVES = {
+    "an update that gives the name another tensor": """
+        w, b = torch.zeros(3, 1, requires_grad=True), torch.zeros(1, requires_grad=True)
+        for _ in range(3):
+            (x @ w + b - y).square().mean().backward()
+        -     w = w - 0.1 * w.grad  # <-
+        -     b = b - 0.1 * b.grad
+        +     with torch.no_grad():
+        +         w -= 0.1 * w.grad  # <-
+        +         b -= 0.1 * b.grad
+            w.grad.zero_()
+            b.grad.zero_()
+    """,
+    "the same without a graph": """
+        w = torch.zeros(3, 1, requires_grad=True)
+        for _ in range(3):
+            (x @ w - y).square().mean().backward()
+            with torch.no_grad():
+        -         w = w - 0.1 * w.grad  # <-
+        +         w -= 0.1 * w.grad  # <-
+                w.grad.zero_()
+    """,
+    "an update after which nothing was to clear": """
+        w = torch.zeros(3, 1, requires_grad=True)
+        for _ in range(3):
+            (x @ w - y).square().mean().backward()
+        -     w = w - 0.1 * w.grad  # <-
+        +     with torch.no_grad():
+        +         w -= 0.1 * w.grad  # <-
+        +         w.grad = None
+    """,
+    "a parameter that an op has given": """
+        - w = torch.randn(3, 1, requires_grad=True) * 0.1  # <-
+        + w = (torch.randn(3, 1, requires_grad=True) * 0.1).detach().requires_grad_()  # <-
+        for _ in range(3):
+            (x @ w - y).square().mean().backward()
+            with torch.no_grad():
+                w -= 0.1 * w.grad
+                w.grad.zero_()
+    """,
+    "a hidden value": """
+        hidden = torch.tanh(net(x))  # <-
+        + hidden.retain_grad()
+        hidden.square().mean().backward()
+        print(hidden.grad.norm())
+    """,
+}
 OTHERS = {
     "several numbers": """
         loss = F.mse_loss(net(x), y, reduction="none")
@@ -709,7 +797,7 @@ OTHERS = {
 needs_saved = pytest.mark.skipif(
     not hasattr(torch._C._autograd.SavedTensor, "data"), reason="needs a later torch"
 )
-BROKEN = {**CHANGED, **FREED, **CUT, **LEAVES, **OTHERS}
+BROKEN = {**CHANGED, **FREED, **CUT, **LEAVES, **NO_LEAVES, **OTHERS}
 # What no text can repair.
 ADVICE = {
     "numbers in numpy": """

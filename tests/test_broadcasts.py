@@ -33,6 +33,8 @@ CROSSED = [
      "((nn.Linear(3, 2)(x)[:, :1].squeeze(-1) - y) ** 2).mean()"),
     ("(net(x)[:, 0].square() - torch.rand(6, 1)).mean()",
      "(net(x)[:, 0].square() - torch.rand(6, 1).squeeze(-1)).mean()"),
+    # a column of a table has one dimension, whoever took it out
+    ("((net(x) - x[:, 0]) ** 2).mean()", "((net(x).squeeze(-1) - x[:, 0]) ** 2).mean()"),
 ]  # fmt: skip
 
 MEANT = [
@@ -53,7 +55,23 @@ MEANT = [
     "((net(x[:1]) - y[:1]) ** 2).mean()",
     "F.cross_entropy(net(x).expand(6, 6), torch.arange(6))",
     "(net(x) * 2 - 1).square().mean()",
+    # of constants: written as pairs, weights of a sum for each sample, read by nobody
+    "((y[:, None] - y).abs() * net(x).squeeze(-1)).mean()",
+    "(((torch.rand(6, 1) - y) * net(x).squeeze(-1)).sum(1) - y).square().mean()",
+    "net(x).sub(y[:, None] + 0 * (torch.rand(6, 1) - y).mean()).square().mean()",
+    "((torch.rand(6, 1).squeeze(-1) - y) * net(x).squeeze(-1)).mean()",
 ]
+
+ACTOR = """\
+{guard}:
+    value = net(x)
+    gain = y - value
+    gain = (gain - gain.mean()) / (gain.std() + 1e-8)
+ratio = nn.Linear(3, 1)(x).squeeze(-1).exp()
+{gained}
+loss = gained.mean()
+"""
+CLIPPED = "gained = -torch.min(ratio * gain, ratio.clamp(0.8, 1.2) * gain)"
 
 
 @pytest.mark.parametrize(("loss", "patched"), CROSSED)
@@ -69,3 +87,34 @@ def test_pairs_that_nobody_asked_for_are_told(tmp_path, loss, patched):
 @pytest.mark.parametrize("loss", MEANT)
 def test_pairs_that_are_written_as_such_are_meant(tmp_path, loss):
     assert diagnosed_text(f"{HEAD}loss = {loss}\n{END}", tmp_path).findings == ()
+
+
+@pytest.mark.parametrize("gained", [CLIPPED, "gained = ratio * gain", "gained = gain.mul(ratio)"])
+def test_weights_that_were_made_of_all_pairs_are_told_where_they_were(tmp_path, gained):
+    """They have no graph: the advantage of a policy."""
+    text = ACTOR.format(guard="with torch.no_grad()", gained=gained)
+
+    (found,) = diagnosed_text(f"{HEAD}{text}{END}", tmp_path, verify=True).findings
+
+    assert (found.rule, found.location.line, found.evidence["size"]) == ("GS411", 10, 6)
+    assert "weights each value with the mean of all" in found.why
+    assert "+    gain = y - value.squeeze(-1)\n" in found.fixes[0].patch
+    assert found.fixes[0].verified is True
+
+
+def test_a_patch_is_whole_where_no_other_pairs_are_left_in_the_loss(tmp_path):
+    """One that mends the loss of the value and leaves the advantage gives another loss still."""
+    value_loss = "value_loss = (y - value).square().mean()\n"
+    text = ACTOR.format(guard="if True", gained=value_loss + CLIPPED)
+    text = text.replace("gain = y - value", "gain = y - value.detach()")
+    text = text.replace("gained.mean()", "gained.mean() + value_loss")
+    mended = text.replace("y - value", "y - value.squeeze(-1)").replace(
+        "value.squeeze(-1).detach()", "value.detach().squeeze(-1)"
+    )
+
+    first, second = diagnosed_text(f"{HEAD}{text}{END}", tmp_path, verify=True).findings
+
+    assert {first.rule, second.rule} == {"GS411"}
+    lines = [line[1:] for line in first.fixes[0].patch.splitlines() if line[:1] == "+"][1:]
+    assert all(line in mended for line in lines)
+    assert (len(lines), first.fixes[0].verified, second.fixes[0].verified) == (2, True, True)

@@ -47,7 +47,9 @@ class Shared:
     since; `trained`: one of them moved parameters of it. `apart`: an optimizer that has not stepped
     since holds none, and others that the present loss depends on. `anew`: the present loss has read
     each leaf of it once more, in the same module or line. `constant`: the gradients that
-    the earlier backward handed out are numbers in the present loss.
+    the earlier backward handed out are numbers in the present loss. `weighed` are the calls in
+    which the earlier loss reads the value, where it does no more than multiply by it what depends
+    on other leaves, and the present one is for the leaves of the value alone.
     """
 
     made: Call | None
@@ -65,6 +67,7 @@ class Shared:
     apart: bool = False
     anew: bool = False
     constant: bool = False
+    weighed: tuple[Call, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,6 +128,18 @@ class LeafWritten(Refusal):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NoLeaf(Refusal):
+    """The gradient of `name` was read, which is None: backward keeps it for leaves alone, and the
+    name holds what an op has given. `updated`: that op is the update of it by hand, at `location`.
+    `nameless`: what it was computed from that could learn has no name."""
+
+    name: str
+    location: Location | None = None
+    updated: bool = False
+    nameless: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ViewWritten(Refusal):
     """An in-place op on one of several views that a function gives at once, or a view that a custom
     Function gives: `maker` is that."""
@@ -171,6 +186,7 @@ AnyRefusal = (
     | GraphFreed
     | WithoutGraph
     | LeafWritten
+    | NoLeaf
     | ViewWritten
     | NotScalar
     | NotUsed

@@ -2,17 +2,19 @@
 of shape (n, 1) and a row of shape (n,), of whose n * n results a loss is one number."""
 
 import math
+import weakref
 from dataclasses import replace
 from typing import Any
 
 import torch
 
-from gradscope.facts import Broadcast
+from gradscope.facts import Broadcast, Operand
 from gradscope.record.context import RunContext
 from gradscope.record.events.measure import operand
-from gradscope.record.journal import UNRESOLVED, to_call, told
+from gradscope.record.journal import UNRESOLVED, Note, to_call, told
 from gradscope.record.passes import BackwardPass
 from gradscope.record.schema import OpInfo
+from gradscope.record.sites import Site, note_site
 
 _MOST = 8  # places
 _FARTHEST = 256  # nodes between the results and the number
@@ -27,6 +29,10 @@ class Broadcasts:
         self._context = context
         self._step: dict[int, Broadcast] = {}  # of this step, by the op's sequence number
         self._kept: dict[object, Broadcast] = {}  # by place
+        # Results without a graph, by their id: an advantage is computed before the steps that
+        # weight with it.
+        self._constants: dict[int, tuple[weakref.ref[torch.Tensor], Broadcast]] = {}
+        self._told: dict[Site, Broadcast] = {}  # where these were made
 
     @property
     def found(self) -> tuple[Broadcast, ...]:
@@ -36,20 +42,43 @@ class Broadcasts:
         """An op whose second argument is a tensor has made an autograd node."""
         first, second = args[:2]
         if not isinstance(first, torch.Tensor) or first.requires_grad == second.requires_grad:
-            return  # pairs of what is trained alike are meant, as are those of two constants
-        both = [_given(first), _given(second)]
-        size = max(map(len, both)) if all(one.dim() for one in both) else 0
-        wanted = [(size, 1), (size,)]
-        if size < 2 or [tuple(one.shape) for one in both] not in (wanted, wanted[::-1]):
-            return
-        column = max(both, key=torch.Tensor.dim)
-        if len(self._kept) < _MOST and not _is_stood_up(column):
-            roles = info.argument_names[:2]
-            operands = tuple(
-                operand(role, one, self._context, frame=frame)
-                for role, one in zip(roles, both, strict=False)
-            )
+            return  # pairs of what is trained alike are meant
+        constant, other = (second, first) if first.requires_grad else (first, second)
+        known = self._constant(constant)
+        if known is not None and tuple(other.shape) in ((known.size,), (known.size, 1)):
+            self._step[seq] = known
+        elif (size := _crossed(first, second)) and len(self._kept) < _MOST:
+            operands = self._operands(info, args, frame)
             self._step[seq] = Broadcast(UNRESOLVED, self._context.step, size, operands)
+
+    def note_constant(self, info: OpInfo, args: tuple[Any, ...], out: Any, frame: Any) -> None:
+        """An op has made a square matrix, and no autograd node."""
+        given = [one for one in args if isinstance(one, torch.Tensor)]
+        known = next((one for one in map(self._constant, given) if one is not None), None)
+        if known is None and len(given) == 2 and (size := _crossed(*given)):
+            user, inner = note_site(frame)
+            known = self._told.get(user)
+            if known is None and len(self._told) < _MOST:
+                call = to_call(Note(info, user, inner, self._context.module))
+                operands = told(call, self._operands(info, args, frame))
+                known = Broadcast(call, self._context.step, size, operands)
+                self._told[user] = known
+        if known is not None and out.shape[0] == known.size:
+            self._constants[id(out)] = weakref.ref(out), known
+
+    def _constant(self, tensor: torch.Tensor) -> Broadcast | None:
+        reference, known = self._constants.get(id(tensor), (None, None))
+        if reference is None or reference() is tensor:
+            return known
+        del self._constants[id(tensor)]  # another one has its id by now
+        return None
+
+    def _operands(self, info: OpInfo, args: tuple[Any, ...], frame: Any) -> tuple[Operand, ...]:
+        roles, both = info.argument_names[:2], map(_given, args[:2])
+        return tuple(
+            operand(role, one, self._context, frame=frame)
+            for role, one in zip(roles, both, strict=False)
+        )
 
     def after_backward(self, one: BackwardPass) -> None:
         """Keep those of which nothing but one number was made, on the way to the loss."""
@@ -57,10 +86,21 @@ class Broadcasts:
         for node in one.above if seen else ():
             fact = seen.get(node._sequence_nr())
             note = self._context.journal.call_of(node._sequence_nr()) if fact is not None else None
-            if fact is not None and note is not None and _is_summed_up(node, one, fact.size):
+            if fact is None or note is None or not _is_summed_up(node, one, fact.size):
+                continue
+            if fact.call is UNRESOLVED:
                 call = to_call(note, node._sequence_nr())
                 fact = replace(fact, call=call, operands=told(call, fact.operands))
-                self._kept.setdefault(note.user[:1], fact)
+            self._kept.setdefault(fact.call.location, fact)
+
+
+def _crossed(first: torch.Tensor, second: torch.Tensor) -> int:
+    """The size of a column and a row that an op pairs; 0 where they are none, or meant: whoever
+    writes `x[:, None]` or `x.view(-1, 1)` means the pairs."""
+    column, row = sorted((_given(first), _given(second)), key=torch.Tensor.dim, reverse=True)
+    if column.dim() != 2 or row.dim() != 1 or len(column) < 2 or _is_stood_up(column):
+        return 0
+    return row.numel() if tuple(column.shape) == (row.numel(), 1) else 0
 
 
 def _given(tensor: torch.Tensor) -> torch.Tensor:

@@ -222,6 +222,17 @@ def frozen_at(code: CodeType) -> Location | None:
     return span(code, max(found, key=lambda one: one.lineno)) if found else None
 
 
+def updated_at(code: CodeType, name: str) -> Location | None:
+    """Where code gives a name a value computed from its gradient: `w = w - 0.1 * w.grad`."""
+    for source, node in _every(code, ast.Assign):
+        if [source.of(one) for one in node.targets] == [name] and any(
+            isinstance(one, ast.Attribute) and source.of(one) == f"{name}.grad"
+            for one in ast.walk(node.value)
+        ):
+            return span(code, node)
+    return None
+
+
 def made_at(code: CodeType, name: str, read: Location) -> Location | None:
     """Where the value of a name is computed that is read in the lines of a place."""
     for source, node in _every(code, ast.Name):

@@ -95,13 +95,16 @@ class RecordingMode(Dispatch):
 
         with unprofiled():
             self.made = made = self.note_call(info, node, args, kwargs)
-            if made == context.seq and node is None:
+            if made and made == context.seq and node is None:
                 if self.margins is not None:
                     ran = self._ran(info, args, kwargs, out, made, before)
                     context.shielded(info.name, self.margins.measure, ran)
                 if len(args) > 1 and type(args[1]) is torch.Tensor:
                     noted = info, args, made - 1, sys._getframe(1)
                     context.shielded(info.name, self.broadcasts.note, *noted)
+            elif node is None and not context.in_optimizer and _is_square(out):
+                noted = info, args, out, sys._getframe(1)
+                context.shielded(info.name, self.broadcasts.note_constant, *noted)
             if info.matrix:
                 self.raised.note_matrix(info, args, kwargs, sys._getframe(1))
             if node is None and not context.in_optimizer:
@@ -284,6 +287,10 @@ class RecordingMode(Dispatch):
 
 
 runs_ops(RecordingMode.run)
+
+
+def _is_square(out: Any) -> bool:
+    return type(out) is torch.Tensor and out.dim() == 2 and out.shape[0] == out.shape[1]
 
 
 def _was_seen(tensor: Any, node: Any) -> bool:

@@ -101,6 +101,9 @@ def compare(finding: Finding, before: Seen, after: Seen, *, same: bool, kind: st
     if remaining is not None:
         elsewhere = remaining if is_another(remaining, finding) else None
         return _refuted(verdicts.CauseRemains(cause_of(remaining)), elsewhere)
+    beside = _of_the_same_loss(finding, after)
+    if beside is not None:
+        return _refuted(verdicts.CauseRemains(cause_of(beside)), beside)
     fresh = _new_findings(before, after, kind)
     if fresh:
         return _refuted(verdicts.CauseAppears(cause_of(fresh[0])), fresh[0])
@@ -242,6 +245,18 @@ def _same_cause(finding: Finding, before: Seen, after: Seen) -> Finding | None:
     if own and len(own) >= sum(_span(other) == span for other in twins):
         return own[0]
     return left[0] if len(left) >= len(twins) and left else None
+
+
+def _of_the_same_loss(finding: Finding, after: Seen) -> Finding | None:
+    """Another place at which the loss is made of pairs as well: with one of them mended it is still
+    another loss than the one that was meant."""
+    if not _asks(finding, ask.MatchShapes):
+        return None
+    return next((one for one in after.findings if _asks(one, ask.MatchShapes)), None)
+
+
+def _asks(finding: Finding, request: type[ask.Request]) -> bool:
+    return any(isinstance(fix.request, request) for fix in finding.fixes)
 
 
 def _span(finding: Finding) -> tuple[int, ...] | None:

@@ -73,10 +73,11 @@ class DetachCarried(Allow):
 
 
 class DetachUse(Allow):
-    """Give `call` the value `name` without its graph."""
+    """Give `call`, and `others`, the value `name` without its graph."""
 
     call: Call
     name: str
+    others: tuple[Call, ...] = ()
 
 
 class DetachMade(Allow):
@@ -117,6 +118,20 @@ class ComputeAfterUpdate(Allow):
 
 class WithoutGrad(Allow):
     """Write into a leaf without autograd looking on."""
+
+
+class UpdateInPlace(Allow):
+    """Write the update of a leaf into it, without autograd looking on."""
+
+
+class LeafAtLast(Allow):
+    """Make what is to learn a leaf once it is computed."""
+
+
+class RetainGradient(Allow):
+    """Have backward keep the gradient of `name`, which is no leaf."""
+
+    name: str
 
 
 class CopyLeaf(Allow):

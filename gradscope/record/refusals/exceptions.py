@@ -12,7 +12,7 @@ import torch
 
 from gradscope.dataclass import dataclass
 from gradscope.facts import Location
-from gradscope.record.definitions import source_of
+from gradscope.record.definitions import source_of, updated_at
 from gradscope.record.graph import Nodes, consumers
 from gradscope.record.held import alive, variables
 from gradscope.record.optimizers import parameters_of
@@ -97,6 +97,24 @@ def written_at(raised: Raised) -> tuple[str, Any]:
     here = replace(raised.place, file=source.file)
     holder = holder_of(written(source, expression(source, here) or statement_at(source, here)))
     return (source.of(holder), _held(holder, raised.frame)) if holder is not None else ("", None)
+
+
+def gradient_read_at(raised: Raised) -> tuple[str, torch.Tensor, Location | None] | None:
+    """A tensor whose gradient was read and is None, since it is no leaf that learns, with its name
+    and the line that gives this name another value computed from that gradient."""
+    frame, place = raised.frame, raised.place
+    source = source_of(frame.f_code.co_filename) if frame is not None else None
+    if source is None or frame is None or place is None:
+        return None
+    here = replace(place, file=source.file)
+    node = expression(source, here) or statement_at(source, here)
+    for read in ast.walk(node) if node is not None else ():
+        if not isinstance(read, ast.Attribute) or read.attr != "grad":
+            continue
+        held, name = _held(read.value, frame), source.of(read.value)
+        if isinstance(held, torch.Tensor) and not (held.is_leaf and held.requires_grad):
+            return name, held, updated_at(frame.f_code, name)
+    return None
 
 
 def _tensors_in(given: Any) -> list[torch.Tensor]:

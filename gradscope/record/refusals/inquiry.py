@@ -27,7 +27,7 @@ from gradscope.record.events.provenance import storage_key
 from gradscope.record.graph import consumers, ends, is_older, leaf_ids, up, withheld
 from gradscope.record.held import variables
 from gradscope.record.journal import to_call
-from gradscope.record.refusals.exceptions import Raised, chain, written_at
+from gradscope.record.refusals.exceptions import Raised, chain, gradient_read_at, written_at
 from gradscope.record.refusals.notes import Noted, Notes, Pass, Updated, held_graphs
 from gradscope.record.sites import Site, place_of, resolve
 from gradscope.record.sizes.flow import Flow
@@ -43,7 +43,7 @@ def refusal_of(
     forward that runs, or whose backward raised."""
     for one in chain(error):
         check = next((ask for text, ask in _CHECKS if text in str(one)), None)
-        if check is not None and isinstance(one, RuntimeError):
+        if check is not None and isinstance(one, RuntimeError | TypeError | AttributeError):
             return check(_Inquiry(context, notes), Raised.by(one, flow, context.step))
     return None
 
@@ -162,7 +162,24 @@ class _Inquiry:
             apart=self._notes.is_apart(after, beyond, leaves),
             anew=self._is_anew(below[end], raised),
             constant=any(resolve(*site[0]) == earlier.place for site in _constants(raised)),
+            weighed=() if beyond else self._weighed(end, leaves, earlier, raised),
         )
+
+    def _weighed(
+        self, end: Any, leaves: set[int], earlier: Pass, raised: Raised
+    ) -> tuple[Call, ...]:
+        """Where the earlier loss reads what a node has made, if all that it does is to multiply by
+        it, or by what it computes of it, what depends on other leaves: as a policy does with an
+        advantage."""
+        above = consumers(list(_held_of(earlier, raised)))
+        if not above.get(end):
+            return ()
+        own = {node for node in up({end}, above) if leaf_ids(consumers([node])) <= leaves}
+        beyond = {reader for node in own for reader in above[node]} - own
+        if not all(_multiplies(reader, leaves) for reader in beyond):
+            return ()
+        readers = (self._context.call(one) for one in above[end] if beyond)
+        return tuple(call for call in readers if call is not None)
 
     def _carried(self, end: Any, earlier: Pass, raised: Raised) -> tuple[refusals.Carried, ...]:
         """The ways to reach a value, those first that reach now what was computed from it."""
@@ -261,6 +278,30 @@ class _Inquiry:
         trained = isinstance(leaf, torch.nn.Parameter) or getattr(leaf, "grad", None) is not None
         return refusals.LeafWritten(**raised.at, name=name, trained=trained) if name else None
 
+    def _no_leaf(self, raised: Raised) -> refusals.AnyRefusal | None:
+        """`None` was taken for a gradient."""
+        found = gradient_read_at(raised)
+        if found is None:
+            return None
+        name, tensor, updated = found
+        refusal = refusals.NoLeaf(**raised.at, name=name, location=updated, updated=True)
+        if updated is not None or tensor.grad_fn is None:
+            return refusal if updated is not None else None
+        held = {
+            id(one)
+            for frame in raised.frames
+            for _, one in variables(frame.f_locals)
+            if isinstance(one, torch.Tensor)
+        }
+        known = held | self._context.names.parameters.keys()
+        made = self._context.call(tensor.grad_fn)
+        return replace(
+            refusal,
+            location=made.location if made is not None else None,
+            updated=False,
+            nameless=known.isdisjoint(leaf_ids(consumers([tensor.grad_fn]))),
+        )
+
     def _view_written(self, raised: Raised) -> refusals.AnyRefusal | None:
         name, view = written_at(raised)
         made = getattr(view, "grad_fn", None)
@@ -345,7 +386,27 @@ _CHECKS: tuple[tuple[str, Ask], ...] = (
     ("Expected to have finished reduction in the prior iteration", _Inquiry._unreduced),
     ("appears to not have been used in the graph", _Inquiry._not_used),
     ("One of the differentiated Tensors does not require grad", _Inquiry._not_used),
+    ("'NoneType'", _Inquiry._no_leaf),  # Python's own, of a gradient that is not there
 )
+
+
+def _held_of(earlier: Pass, raised: Raised) -> Iterator[Any]:
+    """The nodes of an earlier pass, its loss or what that was made of, that the program holds."""
+    for frame in raised.frames:
+        for _, one in variables(frame.f_locals):
+            node = one.grad_fn if isinstance(one, torch.Tensor) else None
+            if node is not None and node._sequence_nr() in earlier.above:
+                yield node
+
+
+def _multiplies(node: Any, leaves: set[int]) -> bool:
+    """Whether it is a product, element by element, one factor of which depends on these leaves
+    alone and the other one on none of them."""
+    factors = [leaf_ids(consumers([one])) for one, _ in node.next_functions if one is not None]
+    if graph.node_name(node) != "MulBackward0" or len(factors) != 2:
+        return False
+    own, other = sorted(factors, key=lambda factor: not factor <= leaves)
+    return own <= leaves and bool(other) and other.isdisjoint(leaves)
 
 
 def _as_write(one: Noted, *, lasts: bool) -> refusals.Write:

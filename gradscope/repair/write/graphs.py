@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from gradscope.facts import Location
+from gradscope.facts import Call, Location
 from gradscope.facts import requests as ask
 from gradscope.repair.write.culprit import Culprit, Edits, Ways
 from gradscope.repair.write.cycles import loops_around, moved
@@ -35,15 +35,23 @@ def let_go(culprit: Culprit, request: ask.DetachCarried) -> Ways:
 
 
 def detached(culprit: Culprit, request: ask.DetachUse) -> Ways:
-    """`name.detach()` in the call, in the function that calls backward first."""
+    """`name.detach()` in the calls, in the function that calls backward first."""
+    found = [_reads(culprit, call, request.name) for call in (request.call, *request.others)]
+    if all(found):
+        reads = dict.fromkeys(one for calls in found for one in calls)
+        yield [culprit.source.replaced(one, f"{request.name}.detach()") for one in reads]
+
+
+def _reads(culprit: Culprit, call: Call, name: str) -> Sequence[ast.expr]:
+    """Where a call reads a variable."""
     source, place = culprit.source, culprit.finding.location
-    frames = [one for one in request.call.frames if one.file == source.file]
+    frames = [one for one in call.frames if one.file == source.file]
     for frame in sorted(frames, key=lambda one: place is None or one.function != place.function):
-        node = node_at(source, frame)
-        for one in ast.walk(node) if node is not None else ():
-            if isinstance(one, Holder) and source.of(one) == request.name:
-                yield [source.replaced(one, f"{request.name}.detach()")]
-                return
+        parts = ast.walk(node_at(source, frame) or ast.Pass())
+        found = [one for one in parts if isinstance(one, Holder) and source.of(one) == name]
+        if found:
+            return found
+    return ()
 
 
 def detached_at_once(culprit: Culprit, request: ask.DetachMade) -> Ways:

@@ -9,7 +9,7 @@ from itertools import takewhile
 from gradscope.facts import Edit
 from gradscope.facts import requests as ask
 from gradscope.repair.write.culprit import Culprit, Ways
-from gradscope.repair.write.splice import before, whole_lines
+from gradscope.repair.write.splice import after, before, whole_lines
 from gradscope.repair.write.statements import block_of, node_at
 from gradscope.source import Source, operands
 from gradscope.source.arguments import BINARY, called
@@ -41,6 +41,74 @@ def out_of_place(culprit: Culprit, request: ask.OutOfPlace) -> Ways:
     if holder is not None:
         name = source.of(holder)
         yield before(source, statement_at(source, place), f"{name} = {name}.clone()")
+
+
+def in_place(culprit: Culprit) -> Ways:
+    """`w -= 0.1 * w.grad` for `w = w - 0.1 * w.grad`, and for those below it, in
+    `with torch.no_grad():`, where they do not stand in one."""
+    source, guard = culprit.source, culprit.torch("torch.no_grad()")
+    first = statement_at(source, culprit.finding.location)
+    if first is None or guard is None or whole_lines(source, first) is None:
+        return
+    block = block_of(source, first)
+    below = takewhile(partial(_updates, source), block[block.index(first) :])
+    statements = list(below)
+    if not statements:
+        return
+    names = [source.of(one.targets[0]) for one in statements if isinstance(one, ast.Assign)]
+    start, (_, past) = source.extent(first)[0], whole_lines(source, statements[-1]) or (0, 0)
+    new, indent = source.newline, source.indent(first.lineno)
+    text = source.text[start:past].rstrip(new)
+    for one in reversed(statements):
+        begin, end = (at - start for at in source.extent(one))
+        text = text[:begin] + _into(source, one) + text[end:]
+    for name in names:
+        text += "" if _is_cleared(source, f"{name}.grad") else f"{new}{indent}{name}.grad = None"
+    around = source.parents[first]
+    guards = [one.context_expr for one in around.items] if isinstance(around, ast.With) else []
+    if guard not in map(source.of, guards):
+        text = f"with {guard}:{new}{indent}    " + text.replace(new, f"{new}    ")
+    yield [source.edit(start, past, text + new)]
+
+
+def _is_cleared(source: Source, gradient: str) -> bool:
+    """Whether the program clears it: the tensors that took the leaf's place had none."""
+    for node in source.nodes.every(ast.Attribute):
+        if source.of(node) == gradient:
+            above = source.parents[node]
+            if not isinstance(node.ctx, ast.Load) or getattr(above, "attr", "") == "zero_":
+                return True
+    return False
+
+
+def _updates(source: Source, statement: ast.stmt) -> bool:
+    return bool(_into(source, statement))
+
+
+def _into(source: Source, statement: ast.stmt) -> str:
+    """An assignment `w = w - step` to a leaf, with its gradient, as one that writes into it."""
+    if not isinstance(statement, ast.Assign) or not isinstance(statement.value, ast.BinOp):
+        return ""
+    value, name = statement.value, source.of(statement.targets[0])
+    reads = (source.of(one) for one in ast.walk(value.right) if isinstance(one, Holder))
+    sign = {ast.Sub: "-=", ast.Add: "+="}.get(type(value.op))
+    is_step = source.of(value.left) == name and f"{name}.grad" in reads
+    return f"{name} {sign} {source.of(value.right)}" if is_step and sign else ""
+
+
+def leaf_at_last(culprit: Culprit) -> Ways:
+    """`w = (torch.randn(3, requires_grad=True) * 0.1).detach().requires_grad_()`."""
+    statement = statement_at(culprit.source, culprit.finding.location)
+    if isinstance(statement, ast.Assign):
+        text = f"{culprit.text(statement.value)}.detach().requires_grad_()"
+        yield [culprit.source.replaced(statement.value, text)]
+
+
+def gradient_kept(culprit: Culprit, request: ask.RetainGradient) -> Ways:
+    """`h.retain_grad()` below the line that makes it."""
+    statement = statement_at(culprit.source, culprit.finding.location)
+    if isinstance(statement, ast.Assign):
+        yield after(culprit.source, statement, f"{request.name}.retain_grad()")
 
 
 def copied_leaf(culprit: Culprit, request: ask.CopyLeaf) -> Ways:

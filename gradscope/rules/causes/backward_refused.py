@@ -44,7 +44,7 @@ class BackwardRefused(Rule):
     def _about(self, refusal: Refusal) -> Finding:
         said = told(refusal)
         place = said.place or refusal.raised_at
-        raised = ((refusal.raised_at, "autograd raised here"),)
+        raised = ((refusal.raised_at, said.raised),)
         related = {at: what for at, what in (*raised, *said.others) if at and at != place}
         return self.found(
             said.headline,

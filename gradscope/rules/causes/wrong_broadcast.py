@@ -44,13 +44,15 @@ class WrongBroadcast(Rule):
     def _about(self, one: Broadcast) -> Finding:
         n, op = one.size, phrases.spelled(one.call.op)
         column, row = sorted(one.operands, key=lambda operand: len(operand.shape), reverse=True)
+        drawn = "draws each prediction to the mean of all targets"
+        if not any(operand.requires_grad for operand in one.operands):
+            drawn = "weights each value with the mean of all"  # as with an advantage
         return self.found(
             f"`{op}` pairs each of {n} values with every one of {n} others: ({n}, 1) and ({n},)"
             f" broadcast to ({n}, {n})",
             f"{phrases.name(column, 'One operand')} is a column, and"
             f" {phrases.name(row, 'the other')} has one dimension. The loss is made of all"
-            f" {n * n:,} pairs, of which {n} belong together: it draws each prediction to the mean"
-            " of all targets.",
+            f" {n * n:,} pairs, of which {n} belong together: it {drawn}.",
             one.call,
             phase=Phase.FORWARD,
             step=one.step,

@@ -21,6 +21,12 @@ def requests(refusal: refusals.Refusal) -> Iterator[ask.Request]:
         case refusals.LeafWritten(name=name, trained=trained):
             ways = ask.WithoutGrad(), ask.CopyLeaf(name)
             yield from ways if trained else reversed(ways)
+        case refusals.NoLeaf(name=name, updated=updated, nameless=nameless):
+            if updated:
+                yield ask.UpdateInPlace()
+                return
+            yield from (ask.LeafAtLast(),) if nameless else ()
+            yield ask.RetainGradient(name)
         case refusals.ViewWritten(name=name, raised_at=place):
             yield ask.OutOfPlace(place)
             yield ask.CopyLeaf(name)
@@ -97,6 +103,8 @@ def _shared(shared: refusals.Shared, raised_at: Location | None) -> Iterator[ask
         yield from (anew, *detached) if shared.trained or not shared.updates else (*detached, anew)
         yield ask.KeepGraph(raised_at)
         return
+    if shared.weighed and shared.name:  # a weight is not there to be trained by what it weighs
+        yield ask.DetachUse(shared.weighed[0], shared.name, shared.weighed[1:])
     if shared.trained and shared.apart and shared.used is not None:
         yield ask.DetachUse(shared.used, shared.name)
     if shared.updates and not shared.trained and shared.first_use is not None:

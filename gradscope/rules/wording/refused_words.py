@@ -24,6 +24,7 @@ class Told(NamedTuple):
     others: Places = ()
     evidence: dict[str, object] = {}  # noqa: RUF012 - never changed
     numbers: tuple[str, ...] = ()
+    raised: str = "autograd raised here"
 
 
 def told(refusal: refusals.Refusal) -> Told:
@@ -206,6 +207,27 @@ def _leaf(one: refusals.LeafWritten) -> Told:
     )
 
 
+def _no_leaf(one: refusals.NoLeaf) -> Told:
+    name = _named(one.name, "a tensor")
+    if one.updated:
+        headline = f"{name} is no leaf any more: its update has given it another tensor"
+        why = (
+            f"Backward leaves gradients in leaves. This line computes a new tensor and calls it"
+            f" {name}: the leaf that was to learn keeps its values and its gradient, under no name."
+        )
+        label = "gives the name another tensor"
+    else:
+        headline = f"{name} is no leaf: backward leaves no gradient in what an op gives"
+        why = (
+            f"Backward leaves gradients in leaves, such as parameters. {name} was computed from"
+            " one, and its `grad` is None unless it is asked to keep it."
+        )
+        label = "gives what is no leaf"
+    evidence: dict[str, object] = {"reason": "no-leaf", "name": one.name, "updated": one.updated}
+    raised = "its gradient is None here"
+    return Told(headline, why, label, one.location, evidence=evidence, raised=raised)
+
+
 def _view(one: refusals.ViewWritten) -> Told:
     name, by = _named(one.name, "a view"), phrases.spelled(_op(one.maker))
     maker = f"`{by}`" if one.maker is not None else "one function"
@@ -290,6 +312,7 @@ _TOLD: Mapping[type[refusals.Refusal], Callable[[Any], Told]] = {
     refusals.GraphFreed: _freed,
     refusals.WithoutGraph: _without_graph,
     refusals.LeafWritten: _leaf,
+    refusals.NoLeaf: _no_leaf,
     refusals.ViewWritten: _view,
     refusals.NotScalar: _not_scalar,
     refusals.NotUsed: _not_used,
