@@ -42,6 +42,20 @@ for epoch in range(5):
         loss_of().backward()
         opt.step()
 """
+SQUARED = f"""{SGD}rate = 1e-2
+
+
+def factor(step):
+    return rate * min((step + 1) / 4, 0.9 ** (step - 3))
+
+
+schedule = torch.optim.lr_scheduler.LambdaLR(opt, factor)
+for step in range(20):
+    opt.zero_grad()
+    loss_of().backward()
+    opt.step()
+    schedule.step()
+"""
 CYCLE = f"""{SGD}for epoch in range(3):
     opt.zero_grad()
     for i in range({{}}):
@@ -102,6 +116,12 @@ BROKEN = {
         f"{SGD}schedule = torch.optim.lr_scheduler.{LINEAR.replace('5', '20')}\n"
         "for step in range(20):\n"
         "    opt.zero_grad()\n    loss_of().backward()\n    opt.step()\n    schedule.step()\n",
+    ),
+    "a rate in the place of a factor": (
+        SQUARED,
+        "squared",
+        "LambdaLR(opt",
+        SQUARED.replace("lr=1e-2)", "lr=1.0)"),
     ),
     "a scaler in the loop": (
         SCALED.replace(f"{MADE}\n{TEN}", f"{TEN}    {MADE}\n"),
@@ -246,6 +266,12 @@ class Rounding(torch.optim.Optimizer):
             p.copy_((bits & -(2**16)).view(torch.float32))
 """
 HEALTHY = {
+    "a factor": SQUARED.replace("rate *", "1.0 *"),
+    "a factor of a rate of 1": SQUARED.replace("lr=1e-2)", "lr=1.0)"),
+    "a small factor": SQUARED.replace("rate *", "0.1 *"),
+    "a warm-up that is at its rate": SQUARED.replace(
+        "rate * min((step + 1) / 4, 0.9 ** (step - 3))", "(step + 1) / 2000"
+    ),
     "a schedule that ends at 0": f"{EPOCHS.format('LinearLR(opt, 1.0, 0.0, total_iters=39)')}"
     "        schedule.step()\n",
     "a cosine an epoch": f"{EPOCHS.format('CosineAnnealingLR(opt, 5)')}    schedule.step()\n",

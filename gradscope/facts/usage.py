@@ -38,12 +38,14 @@ class Movement:
 @dataclass(frozen=True, slots=True)
 class Schedule:
     """What sets the learning rate of an optimizer: the class, where it was `made`, where it is
-    moved on, and how often it was."""
+    moved on, and how often it was. `base` is the rate that it multiplies by what a function of the
+    program gives, None where it has none."""
 
     name: str
     made: Location | None = None
     moved_at: Location | None = None
     moves: int = 0
+    base: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

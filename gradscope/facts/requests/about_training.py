@@ -64,6 +64,10 @@ class SlowSchedule(OfUsage):
     """Let the schedule last as long as the training."""
 
 
+class RateOfOne(OfUsage):
+    """Give the optimizer the learning rate 1, which a schedule then multiplies by the rates."""
+
+
 class GiveParameters(OfUsage):
     """Let the optimizer hold the parameters `leaves` in the place of those that it was given."""
 

@@ -215,7 +215,9 @@ class Usages:
         account = self._meet(optimizer, ())
         if account is not None:
             made = sites.place_of(sites.note_site(frame)[0])
-            account.schedule = Schedule(type(scheduler).__name__, made)
+            by_factor = isinstance(scheduler, torch.optim.lr_scheduler.LambdaLR)
+            base = max(map(float, scheduler.base_lrs)) if by_factor else None
+            account.schedule = Schedule(type(scheduler).__name__, made, base=base)
 
     def _after_moving(self, scheduler: Any, given: Any, frame: FrameType) -> None:
         account = self._accounts.get(id(getattr(scheduler, "optimizer", None)))

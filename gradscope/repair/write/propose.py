@@ -130,6 +130,7 @@ BY_FIELDS: Mapping[type[ask.Request], Callable[[Culprit, Any], Ways]] = {
     ask.ClearAfterStep: cycles.cleared_late,
     ask.StepWhereCleared: cycles.stepped_late,
     ask.SlowSchedule: cycles.slowed,
+    ask.RateOfOne: training.rate_of_one,
     ask.ClipNorm: training.clipped,
     ask.MoveClipping: training.in_time,
     ask.KeepNorm: initial.keeping,

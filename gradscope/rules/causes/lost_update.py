@@ -29,8 +29,8 @@ class LostUpdate(Rule):
     ## What it does
     Finds gradients that never move a parameter: no step uses them, the optimizer holds other
     parameters, gradients are cleared before a step, the learning rate is 0 or a schedule has
-    brought it there, a clipping bound cuts the gradients down to almost nothing, half precision
-    rounds the step away. Also gradients that several steps use,
+    brought it there, or multiplies it by itself, a clipping bound cuts the gradients down to
+    almost nothing, half precision rounds the step away. Also gradients that several steps use,
     since they are cleared too seldom. Parameters that get a gradient beside those that an optimizer
     holds, and that none holds, are noted.
 
@@ -101,7 +101,7 @@ def _severity(lost: Lost) -> Severity:
         return (
             Severity.NOTE
         )  # a head that is trained alone, or a loss that another network computes
-    is_mild = lost.how in (Loss.LEFT_OVER, Loss.OVERCLIPPED) or (
+    is_mild = lost.how in (Loss.SQUARED, Loss.LEFT_OVER, Loss.OVERCLIPPED) or (
         lost.how is Loss.IDLE and 2 * lost.passes < lost.of
     )
     return Severity.WARNING if is_mild else Severity.ERROR
@@ -120,7 +120,7 @@ def _places(lost: Lost) -> tuple[Location | None, tuple[tuple[Location, str], ..
             place, others = usage.made or usage.steps_at, (made, steps)
         case Loss.SKIPPED:
             place = usage.skipping.location if usage.skipping is not None else None
-        case Loss.NO_RATE:
+        case Loss.NO_RATE | Loss.SQUARED:
             place = (usage.schedule.made if usage.schedule else None) or usage.made
             place, others = place or usage.steps_at, (made, steps)
         case Loss.IDLE:
@@ -155,6 +155,7 @@ def _symptoms(lost: Lost) -> tuple[Symptom, ...]:
 
 
 _MOVING = (
+    Loss.SQUARED,
     Loss.OVERCLIPPED,
     Loss.THROWN_AWAY,
     Loss.USED_AGAIN,
@@ -163,6 +164,7 @@ _MOVING = (
 _ASKED = {
     Loss.NEVER_STEPS: ask.StepAfterBackward,
     Loss.IDLE: ask.SlowSchedule,
+    Loss.SQUARED: ask.RateOfOne,
     Loss.THROWN_AWAY: ask.ClearAfterStep,
     Loss.USED_AGAIN: ask.StepWhereCleared,
     Loss.LEFT_OVER: ask.StepAtTheEnd,

@@ -26,6 +26,7 @@ class Loss(Enum):
     SKIPPED = auto()  # by a GradScaler
     NO_RATE = auto()  # the rate is 0 from the start
     IDLE = auto()  # it has become 0, or next to it
+    SQUARED = auto()  # the rate is multiplied by itself
     OVERCLIPPED = auto()  # cut down until the steps move nothing
     ROUNDED = auto()
     THROWN_AWAY = auto()  # all passes of an update but the last ones
@@ -55,6 +56,7 @@ def losses(trace: Trace, magnitudes: Magnitudes) -> Iterator[Lost]:
             or _twice(usage, magnitudes)
             or _skipped(usage)
             or _idle(usage)
+            or _squared(usage)
             or _overclipped(usage, magnitudes)
             or _rounded(usage)
             or _thrown_away(usage, trace.steps, magnitudes.usages)
@@ -197,6 +199,18 @@ def _idle(usage: Usage) -> Lost | None:
     if usage.rates.peak == 0 and usage.still:
         return Lost(Loss.NO_RATE, usage, idle, of)
     return Lost(Loss.IDLE, usage, idle, of) if usage.schedule is not None else None
+
+
+def _squared(usage: Usage) -> Lost | None:
+    """A function that is to give a factor gives the rate itself: at most exactly the one that it is
+    multiplied by, which no warm-up still on its way has come to."""
+    schedule, rates = usage.schedule, usage.rates
+    base = schedule.base if schedule is not None else None
+    is_past = 0 < rates.last < rates.peak
+    if not base or not is_past or usage.updates < cutoffs.FEWEST or base >= cutoffs.WHOLE_RATE:
+        return None
+    is_itself = math.isclose(rates.peak, base * base, rel_tol=1e-6)
+    return Lost(Loss.SQUARED, usage, usage.updates, usage.updates) if is_itself else None
 
 
 def _overclipped(usage: Usage, magnitudes: Magnitudes) -> Lost | None:

@@ -56,6 +56,13 @@ _WORDS = {
         " where they are.",
         "ends the training at step {since}",
     ),
+    Loss.SQUARED: Words(
+        "the learning rate of `{optimizer}` is at most {peak}: {base} times itself",
+        "{schedule} multiplies the learning rate of the optimizer, {base}, by what its function"
+        " gives. That was at most {base} as well: the rate itself, in the place of a factor, which"
+        " is 1 where the rate is to be as it was given.",
+        "multiplies {base} by at most {base}",
+    ),
     Loss.OVERCLIPPED: Words(
         "`{optimizer}` moves a weight by {moves_by} of its size in a step: gradients of norm"
         " {total} are clipped to {bound}",
@@ -122,6 +129,7 @@ def words(lost: Lost) -> Words:
         "peak": number(rates.peak, 3),
         "since": rates.since,
         "schedule": f"`{schedule.name}`" if schedule else "Something",
+        "base": number((schedule.base if schedule else None) or 0.0, 3),
         "moves": _moves(usage),
         "moves_by": number(movement.moved if movement else 0.0, 2),
         "total": number(movement.total if movement else 0.0, 3),
@@ -142,7 +150,7 @@ def numbers(lost: Lost) -> Iterator[str]:
     usage = lost.usage
     if lost.how in (Loss.ELSEWHERE, Loss.TWICE, Loss.LEFT_OUT):
         yield f"get a gradient, and are not held: {phrases.listed(lost.others)}"
-    if lost.how in (Loss.NO_RATE, Loss.IDLE, Loss.ROUNDED):
+    if lost.how in (Loss.NO_RATE, Loss.IDLE, Loss.SQUARED, Loss.ROUNDED):
         yield f"lr {number(usage.rates.peak, 3)} at most, {number(usage.rates.last, 3)} at last"
     if lost.how is Loss.ROUNDED:
         told = [f"{one.step}: {one.still:,} of {one.pulled:,}" for one in usage.movements[:6]]

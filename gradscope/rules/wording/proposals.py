@@ -177,6 +177,7 @@ _WORDS: Mapping[type[ask.Request], _Words] = {
     ask.StepAtTheEnd: _graph("step after the last pass of an epoch too"),
     ask.StepWhereCleared: _graph("step where the gradients are cleared, once they are added up"),
     ask.SlowSchedule: _graph("let the schedule last as long as the training"),
+    ask.RateOfOne: _graph("multiply 1 by the rates that the function gives"),
     ask.KeepScaler: ("loss-scaling", "let the scaler keep the scale that it finds", ""),
     ask.ScaleLoss: (
         "loss-scaling",

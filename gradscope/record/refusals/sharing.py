@@ -1,0 +1,182 @@
+"""What the present graph shares with an earlier backward pass, which has freed it."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from types import FrameType
+from typing import Any
+
+import torch
+
+from gradscope.facts import Call, Location, refusals
+from gradscope.record import graph
+from gradscope.record.context import RunContext
+from gradscope.record.graph import consumers, ends, is_older, leaf_ids, up
+from gradscope.record.held import variables
+from gradscope.record.journal import to_call
+from gradscope.record.refusals.exceptions import Raised
+from gradscope.record.refusals.notes import Notes, Pass, Updated, held_graphs
+from gradscope.record.sites import Site, resolve
+
+
+class Sharing:
+    """Asked of what was noted."""
+
+    def __init__(self, context: RunContext, notes: Notes) -> None:
+        self._context = context
+        self._notes = notes
+
+    def shared(self, nodes: set[Any], raised: Raised) -> refusals.Shared | None:
+        """The part through which an earlier pass has run, if it holds any of these nodes: where the
+        present graph leads into it."""
+        earlier = next(
+            (
+                one
+                for one in reversed(self._notes.passes)
+                if any(node._sequence_nr() in one.above for node in nodes)
+            ),
+            None,
+        )
+        if earlier is None:
+            return None
+        old = {node for node in raised.nodes if is_older(node, earlier.until)}
+        if old.issuperset(raised.nodes):  # nothing of this graph was made since
+            old = {node for node in raised.nodes if node._sequence_nr() in earlier.above}
+        below = {end: set(consumers([end])) for end in ends(old, raised.nodes)}
+        found = [end for end in below if not nodes.isdisjoint(below[end])]
+        found = [end for end in found if end._sequence_nr() in earlier.carried] or found
+        if not found:
+            return None
+        end = max(found, key=lambda one: one._sequence_nr())
+        seq = end._sequence_nr()
+        made = self._context.call(end)
+        after = [one for one in self._notes.updates if one.seq >= earlier.until]
+        leaves = leaf_ids({node: [] for node in below[end]})
+        beyond = leaf_ids(raised.nodes) - leaves
+        carried = self._carried(end, earlier, raised)
+        once = self._once(seq, earlier.until)
+        used = next((one for one in raised.nodes[end] if one not in old), None)
+        first = [self._call_of(one) for one in earlier.above.get(seq, ())]
+        return refusals.Shared(
+            made=made,
+            name=_name_of(end, raised.frames) or (carried[0].name if carried else ""),
+            used=self._context.call(used) if used is not None else None,
+            first_use=next(filter(None, first), None),
+            backward=earlier.place,
+            carried=carried,
+            again=self._has_run_again(made, earlier.until)
+            and (once is None or earlier.place != raised.place),
+            once=once,
+            calls=self.calls(below[end]),
+            above=self.calls(up({end}, raised.nodes)),
+            updates=tuple(map(as_update, after)),
+            trained=any(leaves & set(map(id, one.parameters)) for one in after),
+            apart=self._notes.is_apart(after, beyond, leaves),
+            anew=self._is_anew(below[end], raised),
+            constant=any(resolve(*site[0]) == earlier.place for site in _constants(raised)),
+            weighed=() if beyond else self._weighed(end, leaves, earlier, raised),
+        )
+
+    def _weighed(
+        self, end: Any, leaves: set[int], earlier: Pass, raised: Raised
+    ) -> tuple[Call, ...]:
+        """Where the earlier loss reads what a node has made, if all that it does is to multiply by
+        it, or by what it computes of it, what depends on other leaves: as a policy does with an
+        advantage."""
+        above = consumers(list(_held_of(earlier, raised)))
+        if not above.get(end):
+            return ()
+        own = {node for node in up({end}, above) if leaf_ids(consumers([node])) <= leaves}
+        beyond = {reader for node in own for reader in above[node]} - own
+        if not all(_multiplies(reader, leaves) for reader in beyond):
+            return ()
+        readers = (self._context.call(one) for one in above[end] if beyond)
+        return tuple(call for call in readers if call is not None)
+
+    def _carried(self, end: Any, earlier: Pass, raised: Raised) -> tuple[refusals.Carried, ...]:
+        """The ways to reach a value, those first that reach now what was computed from it."""
+        seq, now = end._sequence_nr(), raised.frame
+        held = held_graphs(now, earlier.place) if now is not None else {}
+        after = {node._sequence_nr() for node in up({end}, raised.nodes)} | {seq}
+        leading = [one for number in after for one in held.get(number, ())]
+        found = sorted(earlier.carried.get(seq, ()), key=lambda one: one not in leading)
+        return tuple(replace(one, kept=one in held.get(seq, ())) for one in found)
+
+    def _is_anew(self, part: set[Any], raised: Raised) -> bool:
+        """Whether what read each leaf of a part of the graph has read it outside of it too."""
+        found: list[set[Any]] = []
+        for leaf in (one for one in part if hasattr(one, "variable")):
+            readers: tuple[set[Any], set[Any]] = set(), set()
+            for node in raised.nodes[leaf]:
+                if (call := self._context.call(node)) is not None and call.location is not None:
+                    readers[node in part].add(call.location.module or call.location)
+            found.append(readers[0] & readers[1])
+        return bool(found) and all(found)
+
+    def _has_run_again(self, made: Call | None, since: int) -> bool:
+        """Whether the line of a call has made a node after the one with that number."""
+        calls = self._context.journal.generations[-1]
+        return made is not None and any(
+            seq >= since and note.user and resolve(*note.user[0]).line == made.location.line
+            for seq, note in calls.items()
+            if made.location is not None
+        )
+
+    def _once(self, seq: int, since: int) -> Location | None:
+        """Of the lines on the way to a call, the outermost through which nothing has run since."""
+        journal = self._context.journal
+        note, calls = journal.call_of(seq), journal.generations[-1].items()
+        later = {frame for seq, one in calls if seq >= since for frame in one.user}
+        way = reversed(note.user) if note is not None else ()
+        return next((resolve(*frame) for frame in way if frame not in later), None)
+
+    def _call_of(self, seq: int) -> Call | None:
+        note = self._context.journal.call_of(seq)
+        return to_call(note, seq) if note is not None else None
+
+    def calls(self, nodes: set[Any]) -> tuple[Call, ...]:
+        """In the order in which they ran, each line once."""
+        found = (
+            self._context.call(one) for one in sorted(nodes, key=lambda one: one._sequence_nr())
+        )
+        return tuple({one.frames: one for one in found if one is not None}.values())
+
+
+def _held_of(earlier: Pass, raised: Raised) -> Iterator[Any]:
+    """The nodes of an earlier pass, its loss or what that was made of, that the program holds."""
+    for frame in raised.frames:
+        for _, one in variables(frame.f_locals):
+            node = one.grad_fn if isinstance(one, torch.Tensor) else None
+            if node is not None and node._sequence_nr() in earlier.above:
+                yield node
+
+
+def _multiplies(node: Any, leaves: set[int]) -> bool:
+    """Whether it is a product, element by element, one factor of which depends on these leaves
+    alone and the other one on none of them."""
+    factors = [leaf_ids(consumers([one])) for one, _ in node.next_functions if one is not None]
+    if graph.node_name(node) != "MulBackward0" or len(factors) != 2:
+        return False
+    own, other = sorted(factors, key=lambda factor: not factor <= leaves)
+    return own <= leaves and bool(other) and other.isdisjoint(leaves)
+
+
+def as_update(one: Updated) -> refusals.Write:
+    frames = tuple(resolve(*frame) for frame in one.site)
+    place, optimizer = frames[0] if frames else None, one.optimizer()
+    return refusals.Write("step", place, frames, optimizer=type(optimizer).__name__)
+
+
+def _name_of(node: Any, frames: Sequence[FrameType]) -> str:
+    """The variable that holds what a node gave."""
+    for frame in frames:
+        for name, value in variables(frame.f_locals):
+            if isinstance(value, torch.Tensor) and value.requires_grad and value.grad_fn is node:
+                return name
+    return ""
+
+
+def _constants(raised: Raised) -> Iterator[Site]:
+    """Where the gradients were handed out that are numbers in what was to be differentiated."""
+    if (flow := raised.flow) is not None:
+        for root in raised.roots:
+            yield from (one.cut.note.user for one in flow.constants_in(flow.of(root)[1]))
