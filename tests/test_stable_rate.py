@@ -104,7 +104,7 @@ def test_the_search_is_bounded():
         tried.append(factor)
         return False
 
-    assert search(never) == Border(None, 4.0**-4, 4) and len(tried) == 4
+    assert search(never) == Border(None, 4.0**-8, 4) and len(tried) == 4
     assert search(lambda factor: factor <= 0.3).runs == 3
 
 

@@ -23,7 +23,8 @@ from gradscope.source import read
 from gradscope.source.hand_updates import rate_by_hand
 from gradscope.source.text import compiled_as
 
-COARSE, MOST_COARSE, FINE = 4.0, 4, 2  # quarter the rate until it holds, then halve the gap
+# A quarter of the rate, a 16th, a 256th, a 65536th, until it holds; then the gap is halved.
+COARSE, MOST_COARSE, FINE = 4.0, 4, 2
 TOO_SMALL = 10.0  # times smaller than what holds: training would take that much longer
 FEWEST_STEPS, MOST_STEPS = 20, 60
 
@@ -118,7 +119,7 @@ def search(holds: Callable[[float], bool]) -> Border:
     low, high, runs = None, 1.0, 0
     try:
         while low is None and runs < MOST_COARSE:
-            runs, factor = runs + 1, high / COARSE
+            runs, factor = runs + 1, min(high / COARSE, high**2)
             if holds(factor):
                 low = factor
             else:

@@ -5,8 +5,9 @@ import ast
 from collections.abc import Iterator
 
 from gradscope.facts import Location
-from gradscope.source.arguments import called, parameter_of
+from gradscope.source.arguments import called
 from gradscope.source.meaning import binding
+from gradscope.source.settings import number
 from gradscope.source.text import Source
 
 Holder = ast.Name | ast.Attribute
@@ -123,39 +124,3 @@ def _is_gradient(text: Source, node: ast.expr) -> bool:
             if any(text.names.dotted(one.func) == "torch.autograd.grad" for one in calls):
                 return True
     return False
-
-
-def number(text: Source, node: ast.expr) -> ast.Constant | None:
-    """The literal that a factor is, by its sign and its name."""
-    seen: set[ast.AST] = set()
-    given: ast.expr | None = node
-    while isinstance(given, ast.UnaryOp | ast.Name) and given not in seen:
-        seen.add(given)  # two names may be given each other
-        given = _given(text, given) if isinstance(given, ast.Name) else given.operand
-    is_number = isinstance(given, ast.Constant) and type(given.value) in (int, float)
-    return given if is_number and isinstance(given, ast.Constant) and given.value else None
-
-
-def _given(text: Source, name: ast.Name) -> ast.expr | None:
-    """What a name was given; for a parameter its default, where no call of the file gives it."""
-    made = binding(text, name)
-    function = made.statement if made is not None else None
-    if made is None or not isinstance(function, ast.FunctionDef):
-        return made.value if made is not None else None
-    spec = function.args
-    positional = [*spec.posonlyargs, *spec.args]
-    named = [
-        *zip(reversed(positional), reversed(spec.defaults), strict=False),
-        *zip(spec.kwonlyargs, spec.kw_defaults, strict=True),
-    ]
-    calls = (one for one in text.nodes.every(ast.Call) if called(one) == function.name)
-    if any(_may_give(function, one, name.id) for one in calls):
-        return None
-    return next((value for one, value in named if one.arg == name.id), None)
-
-
-def _may_give(function: ast.FunctionDef, call: ast.Call, name: str) -> bool:
-    given = (*call.args, *(key.value for key in call.keywords))
-    is_open = any(isinstance(one, ast.Starred) for one in call.args)
-    is_open |= any(key.arg is None for key in call.keywords)
-    return is_open or any(parameter_of(function, call, one) == name for one in given)

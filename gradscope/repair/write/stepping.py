@@ -12,12 +12,13 @@ from gradscope.repair.write.training import rates
 from gradscope.source import expression
 from gradscope.source.arguments import called, spelled
 from gradscope.source.hand_updates import ascent, rate_by_hand, written
+from gradscope.source.settings import setting
 from gradscope.source.spans import statement_at
 
 
 def slower(culprit: Culprit, request: ask.LowerRate) -> Ways:
-    """The rate that was asked for, where the one in use is written as a number; else whichever
-    power of ten below what the file says."""
+    """The rate that was asked for, where the one in use is set, or is given to the optimizer; else
+    whichever power of ten below what the file says."""
     update, new = request.update, request.new
     place = update.location if update is not None and _is_here(culprit, update) else None
     if update is not None and new is not None and place is not None:
@@ -134,7 +135,7 @@ def _of_optimizer(culprit: Culprit, update: Update) -> ast.expr | None:
         for value in (*(k.value for k in node.keywords if k.arg == "lr"), *node.args[1:2])
         if getattr(value, "value", None) == update.lr or _was_made(node, update)
     ]
-    return found[0] if len(found) == 1 else None
+    return setting(culprit.source, found[0], update.lr or 0.0) if len(found) == 1 else None
 
 
 def _was_made(node: ast.Call, update: Update) -> bool:

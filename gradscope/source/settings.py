@@ -1,0 +1,107 @@
+"""Where a program sets a number that it reads elsewhere by a name, an attribute or a key."""
+
+import ast
+from collections.abc import Iterator
+
+from gradscope.source.arguments import called, parameter_of
+from gradscope.source.meaning import binding
+from gradscope.source.text import Source
+
+_NAMESPACES = ("Namespace", "SimpleNamespace", "dict")
+
+
+def number(text: Source, node: ast.expr) -> ast.Constant | None:
+    """The literal that a factor is, by its sign and its name."""
+    seen: set[ast.AST] = set()
+    given: ast.expr | None = node
+    while isinstance(given, ast.UnaryOp | ast.Name) and given not in seen:
+        seen.add(given)  # two names may be given each other
+        given = _given(text, given) if isinstance(given, ast.Name) else given.operand
+    is_number = isinstance(given, ast.Constant) and type(given.value) in (int, float)
+    return given if is_number and isinstance(given, ast.Constant) and given.value else None
+
+
+def setting(text: Source, node: ast.expr, value: float) -> ast.expr:
+    """The literal from which an expression has had its value: of a name, of an option of the
+    command line, a field of a class, a key of a dict. The expression itself where the text does not
+    tell one, or one of another value, which somebody has set otherwise."""
+    found = [node]
+    if isinstance(node, ast.Attribute):
+        found = [*_defaults(text, node.attr), *_attributes(text, node.attr)]
+    elif isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+        found = list(_items(text, node.slice.value))
+    literal = number(text, found[0]) if len(found) == 1 else None
+    return literal if literal is not None and literal.value == value else node
+
+
+def _defaults(text: Source, name: str) -> Iterator[ast.expr]:
+    """Of the options that argparse reads into an attribute."""
+    for call in text.nodes.every(ast.Call):
+        if called(call) == "add_argument":
+            given = {key.arg: key.value for key in call.keywords}
+            flags = [str(one.value) for one in call.args if isinstance(one, ast.Constant)]
+            first = next((one for one in flags if one.startswith("--")), "".join(flags[:1]))
+            reads = str(getattr(given.get("dest"), "value", first))
+            if reads.lstrip("-").replace("-", "_") == name:
+                yield given.get("default", call)
+
+
+def _attributes(text: Source, name: str) -> Iterator[ast.expr]:
+    """What is given to an attribute of that name, whatever it is of."""
+    for made in text.nodes.every(ast.Assign):
+        for target in made.targets:
+            is_field = isinstance(text.parents[made], ast.ClassDef) and _is_name(target, name)
+            if is_field or (isinstance(target, ast.Attribute) and target.attr == name):
+                yield made.value
+    for field in text.nodes.every(ast.AnnAssign):
+        is_field = isinstance(text.parents[field], ast.ClassDef)
+        if is_field and _is_name(field.target, name) and field.value is not None:
+            yield field.value
+    yield from _keywords(text, name)
+
+
+def _items(text: Source, key: object) -> Iterator[ast.expr]:
+    """What is given to a key, whatever dict it is of."""
+    for made in text.nodes.every(ast.Dict):
+        pairs = zip(made.keys, made.values, strict=True)
+        yield from (value for at, value in pairs if getattr(at, "value", None) == key)
+    for given in text.nodes.every(ast.Assign):
+        for target in given.targets:
+            if isinstance(target, ast.Subscript) and getattr(target.slice, "value", None) == key:
+                yield given.value
+    yield from _keywords(text, key)
+
+
+def _keywords(text: Source, name: object) -> Iterator[ast.expr]:
+    for call in text.nodes.every(ast.Call):
+        if called(call) in _NAMESPACES:
+            yield from (key.value for key in call.keywords if key.arg == name)
+
+
+def _is_name(node: ast.expr, name: str) -> bool:
+    return isinstance(node, ast.Name) and node.id == name
+
+
+def _given(text: Source, name: ast.Name) -> ast.expr | None:
+    """What a name was given; for a parameter its default, where no call of the file gives it."""
+    made = binding(text, name)
+    function = made.statement if made is not None else None
+    if made is None or not isinstance(function, ast.FunctionDef):
+        return made.value if made is not None else None
+    spec = function.args
+    positional = [*spec.posonlyargs, *spec.args]
+    named = [
+        *zip(reversed(positional), reversed(spec.defaults), strict=False),
+        *zip(spec.kwonlyargs, spec.kw_defaults, strict=True),
+    ]
+    calls = (one for one in text.nodes.every(ast.Call) if called(one) == function.name)
+    if any(_may_give(function, one, name.id) for one in calls):
+        return None
+    return next((value for one, value in named if one.arg == name.id), None)
+
+
+def _may_give(function: ast.FunctionDef, call: ast.Call, name: str) -> bool:
+    given = (*call.args, *(key.value for key in call.keywords))
+    is_open = any(isinstance(one, ast.Starred) for one in call.args)
+    is_open |= any(key.arg is None for key in call.keywords)
+    return is_open or any(parameter_of(function, call, one) == name for one in given)
