@@ -8,6 +8,7 @@ from gradscope.facts import Location
 from gradscope.source.arguments import called, parameter_of
 from gradscope.source.meaning import binding
 from gradscope.source.text import Source
+from gradscope.source.tree import covers
 
 Holder = ast.Name | ast.Attribute
 
@@ -56,8 +57,7 @@ def rate_by_hand(text: Source, place: Location) -> ast.Constant | None:
     around = [
         node
         for node in ast.walk(text.tree)
-        if isinstance(node, ast.Assign | ast.AugAssign | ast.Expr)
-        and node.lineno <= place.line <= (node.end_lineno or node.lineno)
+        if isinstance(node, ast.Assign | ast.AugAssign | ast.Expr) and covers(node, place.line)
     ]
     products = [product for node in around for product in _products(node)]
     of_gradient = [one for one in products if any(_is_gradient(text, part) for part in one)]
