@@ -232,6 +232,7 @@ STABLE = [
     ("torch.log(torch.exp(z).sum(-1))", "torch.exp(z)", "exp", "torch.logsumexp(z, -1)"),
     ("torch.exp(z) / torch.exp(z).sum(-1, keepdim=True)", "torch.exp(z)", "exp",
      "torch.softmax(z, -1)"),
+    ("torch.exp(z) / torch.exp(z).sum(-1, True)", "torch.exp(z)", "exp", "torch.softmax(z, -1)"),
     ("torch.exp(z) / torch.exp(z).sum()", "torch.exp(z)", "exp",
      "torch.softmax(z.flatten(), 0).view_as(z)"),
     ("torch.exp(z) / torch.exp(z).sum(0)", "torch.exp(z)", "exp", "torch.softmax(z, 0)"),

@@ -15,6 +15,7 @@ from gradscope.record.sites import USER, Site, kind_of, resolve, shown_path
 from gradscope.source import Source
 from gradscope.source import definition as definition_of
 from gradscope.source.text import cell_of, characters
+from gradscope.source.tree import covers
 
 Node = TypeVar("Node", bound=ast.AST)
 
@@ -184,7 +185,7 @@ def _guarding(code: CodeType, lasti: int) -> Location | None:
             items = node.decorator_list
         else:
             continue
-        if node.lineno <= line <= (node.end_lineno or 0):
+        if covers(node, line):
             for item in items:
                 called = item.func if isinstance(item, ast.Call) else item
                 if source is not None and source.names.dotted(called) in _GUARDS:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 
 from gradscope.dataclass import dataclass
 from gradscope.source.text import Source
-from gradscope.source.tree import Op
+from gradscope.source.tree import Op, covers
 
 # The positional arguments of an op by their schema names, where they are not (self, other).
 ARGUMENTS: Mapping[str, tuple[str, ...]] = {
@@ -189,9 +189,8 @@ def operands(source: Source, node: ast.AST, op: str) -> dict[str, ast.expr]:
 def find(source: Source, line: int, op: str) -> Iterator[Op]:
     """The spellings of an op on a line, for call sites whose columns are not known."""
     for node in ast.walk(source.tree):
-        if isinstance(node, Op) and node.lineno <= line <= (node.end_lineno or node.lineno):
-            if writes(source, node, op):
-                yield node
+        if isinstance(node, Op) and covers(node, line) and writes(source, node, op):
+            yield node
 
 
 def parameter_of(function: ast.FunctionDef, call: ast.Call, node: ast.expr) -> str | None:

@@ -9,6 +9,7 @@ from gradscope.source.arguments import called
 from gradscope.source.meaning import binding
 from gradscope.source.settings import number
 from gradscope.source.text import Source
+from gradscope.source.tree import covers
 
 Holder = ast.Name | ast.Attribute
 
@@ -57,8 +58,7 @@ def rate_by_hand(text: Source, place: Location) -> ast.Constant | None:
     around = [
         node
         for node in ast.walk(text.tree)
-        if isinstance(node, ast.Assign | ast.AugAssign | ast.Expr)
-        and node.lineno <= place.line <= (node.end_lineno or node.lineno)
+        if isinstance(node, ast.Assign | ast.AugAssign | ast.Expr) and covers(node, place.line)
     ]
     products = [product for node in around for product in _products(node)]
     of_gradient = [one for one in products if any(_is_gradient(text, part) for part in one)]

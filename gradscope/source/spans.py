@@ -8,7 +8,7 @@ from itertools import zip_longest
 
 from gradscope.facts import Call, Event, Finding, Location
 from gradscope.source.text import NO_TEXTS, Source, Texts, parsed
-from gradscope.source.tree import Op
+from gradscope.source.tree import Op, covers
 
 
 def expression(source: Source, location: Location | None) -> Op | None:
@@ -115,7 +115,7 @@ def statement_at(source: Source, place: Location | None) -> ast.stmt | None:
     found = [
         one
         for one in ast.walk(source.tree)
-        if isinstance(one, ast.stmt) and one.lineno <= place.line <= (one.end_lineno or 0)
+        if isinstance(one, ast.stmt) and covers(one, place.line)
     ]
     return max(found, key=lambda one: (one.lineno, one.col_offset), default=None)
 

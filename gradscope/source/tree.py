@@ -68,6 +68,12 @@ class Names:
 Kind = TypeVar("Kind", bound=ast.AST)
 Op = ast.expr | ast.AugAssign  # what can run an op
 
+
+def covers(node: ast.expr | ast.stmt, line: int) -> bool:
+    """Whether a line is one of those that a node stands on."""
+    return node.lineno <= line <= (node.end_lineno or node.lineno)
+
+
 # Python has one object for all of a kind of these.
 _SHARED = ast.expr_context | ast.operator | ast.unaryop | ast.boolop | ast.cmpop
 

@@ -9,6 +9,7 @@ from gradscope.repair.write.culprit import ATOMS, Candidate, Culprit, Ways
 from gradscope.repair.write.reading import factor
 from gradscope.source.arguments import called
 from gradscope.source.spans import alike
+from gradscope.source.tree import covers
 
 # What spreads one number over all elements, and what had made one number of them.
 _SPREADS = ("expand", "expand_as", "repeat", "reshape", "view")
@@ -86,7 +87,7 @@ def _method(culprit: Culprit, name: str) -> ast.FunctionDef | None:
     """The method of a name in the class in which the finding is."""
     location = culprit.finding.location
     for node in culprit.source.nodes.every(ast.ClassDef):
-        if location is not None and node.lineno <= location.line <= (node.end_lineno or 0):
+        if location is not None and covers(node, location.line):
             functions = [n for n in node.body if isinstance(n, ast.FunctionDef)]
             return next((n for n in functions if n.name == name), None)
     return None
@@ -122,7 +123,7 @@ def _computed(culprit: Culprit, position: int) -> ast.expr | None:
     for node in ast.walk(culprit.source.tree):
         if not isinstance(node, ast.Return | ast.Assign | ast.AnnAssign) or node.value is None:
             continue
-        if not node.lineno <= location.line <= (node.end_lineno or node.lineno):
+        if not covers(node, location.line):
             continue
         value = node.value
         if isinstance(node, ast.Return) and isinstance(value, ast.Tuple):
@@ -185,9 +186,7 @@ def _returned_at(culprit: Culprit, position: int) -> ast.expr | None:
     if location is None:
         return None
     around = [
-        node
-        for node in culprit.source.nodes.every(ast.FunctionDef)
-        if node.lineno <= location.line <= (node.end_lineno or node.lineno)
+        node for node in culprit.source.nodes.every(ast.FunctionDef) if covers(node, location.line)
     ]
     if not around:
         return None

@@ -6,7 +6,7 @@ from collections.abc import Callable, Set
 from gradscope.dataclass import dataclass
 from gradscope.facts import requests as ask
 from gradscope.repair.write import logs
-from gradscope.repair.write.forms import in_form, ops_of
+from gradscope.repair.write.forms import fit, in_form, ops_of
 from gradscope.repair.write.reading import Reading, atom, factor
 from gradscope.repair.write.spelling import LONGEST_TWICE
 from gradscope.source.arguments import canonical, spelled
@@ -29,24 +29,17 @@ class Form:
 def softmax(read: Reading, node: ast.expr) -> str | None:
     """w / w.sum(dim, keepdim=True) of weights w that are exponentials, where each meets the sum of
     its own row. A factor that is 0, as a mask is, takes an element out of the row."""
-    found = read.op(node, "div")
-    total = read.op(found.positional[1], "sum") if found and len(found.positional) == 2 else None
-    if not found or not total or not read.same(found.positional[0], total.positional[0]):
+    whole, along = fit(read, "w / sum(w)", node), fit(read, "w / sum(w, dim=0)", node)
+    parts = whole or along or fit(read, "w / sum(w, dim=d, keepdim=True)", node)
+    z = logs.log_of(read, parts["w"]) if parts is not None else None
+    if parts is None or z is None or (whole and read.has_plain_log):
         return None
-    if (z := logs.log_of(read, found.positional[0])) is None:
-        return None
-    dim = read.dim(total)
-    if dim is None:
-        return (
-            None
-            if read.has_plain_log
-            else f"torch.softmax({atom(z)}.flatten(), 0).view_as({atom(z)})"
-        )
-    aligned = dim == "0" or "keepdim" in total.keywords
-    if aligned and dim.startswith(("(", "[")):  # `softmax` goes along one dimension
-        return f"torch.exp({z} - torch.logsumexp({z}, {read.rest(total)}))"
-    rest = f"dim={dim}" if {"dim", "axis"} & {*total.keywords} else dim
-    return read.call("softmax", z, rest) if aligned else None
+    if whole:
+        return f"torch.softmax({atom(z)}.flatten(), 0).view_as({atom(z)})"
+    dim = "0" if along else read.text(parts["d"])
+    if dim.startswith(("(", "[")):  # `softmax` goes along one dimension
+        return f"torch.exp({z} - torch.logsumexp({z}, {dim}, keepdim=True))"
+    return read.call("softmax", z, dim)
 
 
 _LOGITS = {

@@ -15,6 +15,7 @@ from gradscope.repair.write.splice import before, commented, keyword
 from gradscope.repair.write.statements import block_of, dropped, rebound
 from gradscope.source.arguments import spelled
 from gradscope.source.spans import ancestors, statement_at
+from gradscope.source.tree import covers
 
 PARAMETERS = frozenset({"torch.nn.Parameter", "torch.nn.parameter.Parameter"})
 GUARDS = frozenset({"torch.no_grad", "torch.inference_mode", "torch.set_grad_enabled"})
@@ -65,7 +66,7 @@ def copied(culprit: Culprit) -> Iterator[Candidate]:
         if node.attr != "data":
             continue
         written = source.nodes.statement(node)
-        is_here = place is not None and written.lineno <= place.line <= (written.end_lineno or 0)
+        is_here = place is not None and covers(written, place.line)
         if is_here and isinstance(node.value, ast.Name):
             name, start = node.value.id, source.extent(written)[0]
             again = f"{name} = {name}.clone(){source.newline}{source.indent(written.lineno)}"

@@ -17,7 +17,7 @@ def left_over(culprit: Culprit, node: ast.expr, text: str) -> Iterator[Edit]:
     source = culprit.source
     kept = {one.id for one in ast.walk(ast.parse(f"({text})")) if isinstance(one, ast.Name)}
     gone: set[ast.AST] = {*ast.walk(node)}
-    waiting = [one for one in gone if isinstance(one, ast.Name)]
+    waiting = [one for one in ast.walk(node) if isinstance(one, ast.Name)]
     while waiting:
         name = waiting.pop()
         given = binding(source, name)

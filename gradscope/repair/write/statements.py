@@ -8,6 +8,7 @@ from gradscope.repair.write.culprit import Culprit
 from gradscope.repair.write.splice import after, before, whole_lines
 from gradscope.source import Source, binding, expression
 from gradscope.source.spans import ancestors, statement_at
+from gradscope.source.tree import covers
 
 
 def node_at(source: Source, place: Location | None) -> ast.AST | None:
@@ -53,7 +54,7 @@ def lines_of(calls: Iterable[Call], near: Location) -> set[int]:
 
 
 def is_on(statement: ast.stmt, lines: set[int]) -> bool:
-    return any(statement.lineno <= line <= (statement.end_lineno or 0) for line in lines)
+    return any(covers(statement, line) for line in lines)
 
 
 def dropped(source: Source, statement: ast.stmt) -> Edit:

@@ -14,6 +14,7 @@ from gradscope.source.arguments import called, spelled
 from gradscope.source.hand_updates import ascent, rate_by_hand, written
 from gradscope.source.settings import setting
 from gradscope.source.spans import statement_at
+from gradscope.source.tree import covers
 
 
 def slower(culprit: Culprit, request: ask.LowerRate) -> Ways:
@@ -42,23 +43,14 @@ def cleared(culprit: Culprit, request: ask.ClearGradients) -> Ways:
 
 def step_first(culprit: Culprit, request: ask.StepBeforeClearing) -> Ways:
     """The update before the `zero_grad()` which stands between it and backward in one block."""
-    source, update = culprit.source, request.update
-    if update.location is None or not _is_here(culprit, update):
+    source, step = culprit.source, statement_at(culprit.source, request.update.location)
+    if step is None or not _calls(step, "step"):
         return
-    line = update.location.line
-    for block in _blocks(source.tree):
-        steps = [at for at, one in enumerate(block) if one.lineno <= line <= (one.end_lineno or 0)]
-        clears = [at for at, one in enumerate(block) if _calls(one, "zero_grad")]
-        if steps and (between := [at for at in clears if at < steps[0]]):
-            clear, step = block[between[-1]], block[steps[0]]
-            backward = (_calls(one, "backward") for one in block[: between[-1]])
-            if any(backward) and _calls(step, "step"):
-                edits = (
-                    source.replaced(clear, source.of(step)),
-                    source.replaced(step, source.of(clear)),
-                )
-                yield edits
-                return
+    block = block_of(source, step)
+    above = block[: block.index(step)]
+    clear = next((one for one in reversed(above) if _calls(one, "zero_grad")), None)
+    if clear is not None and any(_calls(one, "backward") for one in above[: above.index(clear)]):
+        yield (source.replaced(clear, source.of(step)), source.replaced(step, source.of(clear)))
 
 
 def averaged(culprit: Culprit, request: ask.AverageLoss) -> Ways:
@@ -140,10 +132,8 @@ def _of_optimizer(culprit: Culprit, update: Update) -> ast.expr | None:
 
 def _was_made(node: ast.Call, update: Update) -> bool:
     """Whether that call has made the optimizer, whose rate no schedule has changed."""
-    place = update.made
     is_first = update.base_lr in (None, update.lr)
-    end = node.end_lineno or node.lineno
-    return is_first and place is not None and node.lineno <= place.line <= end
+    return is_first and update.made is not None and covers(node, update.made.line)
 
 
 def _optimizers(culprit: Culprit, update: Update) -> Iterator[ast.Call]:
@@ -151,13 +141,6 @@ def _optimizers(culprit: Culprit, update: Update) -> Iterator[ast.Call]:
     for node in culprit.source.nodes.every(ast.Call) if _is_here(culprit, update) else ():
         if called(node) == update.optimizer:
             yield node
-
-
-def _blocks(tree: ast.AST) -> Iterator[list[ast.stmt]]:
-    for node in ast.walk(tree):
-        body = getattr(node, "body", None)
-        if isinstance(body, list):
-            yield body
 
 
 def _calls(statement: ast.stmt, method: str) -> bool:

@@ -16,6 +16,7 @@ from gradscope.source import Source, expression, holds
 from gradscope.source.arguments import called
 from gradscope.source.hand_updates import Holder
 from gradscope.source.spans import ancestors
+from gradscope.source.tree import covers
 
 RATES = (0.1, 0.01, 1e-3, 1e-4, 1e-5)  # of the learning rate that diverged
 _SCALERS = ("torch.amp.GradScaler", "torch.cuda.amp.GradScaler", "torch.GradScaler")
@@ -237,7 +238,7 @@ def _outermost(source: Source, call: ast.Call, others: set[int]) -> ast.stmt:
     for one in ancestors(source, found):
         if not isinstance(one, ast.stmt) or isinstance(one, functions):
             break
-        if any(one.lineno <= line <= (one.end_lineno or 0) for line in others):
+        if any(covers(one, line) for line in others):
             break
         found = one if isinstance(one, _AROUND) else found
     return found
