@@ -289,6 +289,77 @@ def test_a_bias_that_no_derivative_depends_on_is_a_note(tmp_path):
     assert found.evidence["parameters"] == ["net.bias"]
 
 
+PHYSICS = """\
+import torch
+from torch import nn
+import torch.nn.functional as F
+
+torch.manual_seed(0)
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Linear(2, 8), nn.Linear(8, 1)
+        self.act = nn.{layer}
+
+    def forward(self, x):
+        return self.last({call})
+
+
+net = Net()
+opt = torch.optim.Adam(net.parameters(), lr=1e-3)
+for _ in range(4):
+    x = torch.rand(16, 2, requires_grad=True)
+    u = net(x)
+    du = torch.autograd.grad(u.sum(), x, create_graph=True)[0]
+    ddu = torch.autograd.grad({of}.sum(), x, create_graph=True)[0]
+    loss = {loss}
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+"""
+RESIDUAL = "(ddu[:, 0] - x[:, 1]).square().mean()"
+PLAIN = {"layer": "ReLU()", "call": "self.act(self.first(x))", "of": "du", "loss": RESIDUAL}
+BENT = [
+    {"layer": "ReLU()", "call": "self.act(self.first(x))"},
+    {"layer": "LeakyReLU(0.1)", "call": "self.act(self.first(x))", "of": "du[:, 0]"},
+    {"layer": "Tanh()", "call": "F.relu(self.first(x))"},
+    {"layer": "ReLU()", "of": "du.square()"},
+    # Beside a term that trains the parameters.
+    {"layer": "ReLU()", "loss": f"{RESIDUAL} + u.square().mean()"},
+]
+SMOOTH = [
+    {"layer": "Tanh()"},
+    {"layer": "Tanh()", "loss": f"{RESIDUAL} + u.square().mean()"},
+    {"layer": "SiLU()", "of": "du[:, 0]"},
+    {"call": "self.act(self.first(x)) * x.sum(1, keepdim=True)"},
+    {"of": "(du * du.detach())", "loss": "du.square().mean() + u.square().mean()"},  # not read
+]
+
+
+@pytest.mark.parametrize("changes", BENT, ids=str)
+def test_a_second_derivative_of_straight_lines_is_told(tmp_path, changes):
+    program = tmp_path / "physics.py"
+    program.write_text(PHYSICS.format(**{**PLAIN, **changes}))
+
+    found = next(one for one in diagnosed_file(program, verify=True).findings if one.fixes)
+
+    assert (found.rule, found.severity, found.evidence["reason"]) == ("GS403", "error", "straight")
+    assert found.location is not None and found.location.line == 24
+    assert "anh(" in found.fixes[0].patch and found.fixes[0].verified is True
+
+
+@pytest.mark.parametrize("changes", SMOOTH, ids=str)
+def test_a_second_derivative_of_what_bends_is_fine(tmp_path, changes):
+    program = tmp_path / "physics.py"
+    program.write_text(PHYSICS.format(**{**PLAIN, **changes}))
+
+    reasons = [one.evidence.get("reason") for one in diagnosed_file(program).findings]
+
+    assert "straight" not in reasons
+
+
 def test_ranks_end_the_graph_where_they_are_taken(tmp_path):
     cut = "s = side(x).sum(1); loss = loss + (s.argsort().argsort().float() - 2).abs().mean()"
 

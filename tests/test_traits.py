@@ -130,6 +130,8 @@ RUN: dict[str, Op] = {
     "_masked_softmax": lambda x: torch._masked_softmax(x, torch.zeros_like(MASK), -1, 0),
     "logsumexp": lambda x: x.logsumexp(-1),
     "logcumsumexp": lambda x: x.logcumsumexp(-1),
+    "leaky_relu_backward": lambda x: torch.ops.aten.leaky_relu_backward(B, x, 0.1, False),
+    "hardtanh_backward": lambda x: torch.ops.aten.hardtanh_backward(B, x, -1, 1),
     "logaddexp": lambda x: torch.logaddexp(x, 2 * x),
     "logaddexp2": lambda x: torch.logaddexp2(x, 2 * x),
     "_scaled_dot_product_attention": lambda x: attention(x, _hidden(x)),
@@ -519,6 +521,18 @@ def test_what_grows_slowly_is_bounded_by_a_power(op):
     grows = not bool(far <= 1e10 * base)
 
     assert not (grows and has(op, Trait.GROWS_SLOWLY))
+
+
+@pytest.mark.parametrize("op", of(Trait.STRAIGHT))
+def test_the_derivative_of_a_constant_slope_is_0(op):
+    functions = {"threshold": F.relu, "leaky_relu": F.leaky_relu, "hardtanh": F.hardtanh}
+    x = operand().requires_grad_()
+    out = functions[op.removesuffix("_backward")](x)
+    (slope,) = torch.autograd.grad(out.sum(), x, create_graph=True)
+    (bend,) = torch.autograd.grad(slope.sum(), x)
+
+    assert key(slope.grad_fn.name()) == key(op)
+    assert not bend.any()
 
 
 @pytest.mark.parametrize("op", of(Trait.SOFTMAX))

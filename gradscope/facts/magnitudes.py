@@ -150,6 +150,7 @@ class NoGradient(StrEnum):
     REMADE = "remade"  # at each pass
     PASSING = "passing"  # the same, and nobody holds it when backward runs
     ZERO_OP = "zero-op"  # round, sign
+    STRAIGHT = "straight"  # the derivative of a slope that is constant, as a rectifier's is
     NEAREST = "nearest"  # an interpolation that chooses
     SATURATED = "saturated"
     DEAD_RELU = "dead-relu"

@@ -11,6 +11,8 @@ from typing import Any
 
 import torch
 
+from gradscope.ops.traits import Trait, has
+
 _DEEP = 2_000  # nodes that may be freed by recursion: a stack of a MiB has room for 4,000
 
 Nodes = dict[Any, list[Any]]  # with the nodes above each
@@ -63,6 +65,16 @@ def consumers(roots: list[Any]) -> dict[Any, list[Any]]:
                 waiting.append(below)
             found[below].append(node)
     return found
+
+
+def are_straight(values: Sequence[Any], gradients: Sequence[Any]) -> bool:
+    """Whether the gradients of some values have a graph and are 0 at every element, where the
+    values are themselves slopes of straight lines."""
+    found = [one for one in gradients if isinstance(one, torch.Tensor)]
+    if not found or not all(one.grad_fn is not None and not one.any() for one in found):
+        return False
+    made = [one.grad_fn for one in values if isinstance(one, torch.Tensor) and one.grad_fn]
+    return any(has(node_name(node), Trait.STRAIGHT) for node in consumers(made))
 
 
 def path_to_root(node: Any, above: dict[Any, list[Any]]) -> list[Any]:

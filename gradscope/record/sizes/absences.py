@@ -21,11 +21,13 @@ from gradscope.record.sites import Site, note_site, place_of
 from gradscope.record.sizes.crossings import Crossings
 from gradscope.record.sizes.flow import Flow
 from gradscope.record.sizes.leaves import Succession
-from gradscope.record.sizes.reasons import explained, why_missing, why_zero
+from gradscope.record.sizes.reasons import explained, straightened, why_missing, why_zero
 
 _MISSED = 3  # updates that an optimizer made with a parameter which the program has replaced
 _REMADE = 3  # passes at which a parameter was made anew; fewer may be a change of the model
 _UNREAD = (NoGradient.UNUSED, NoGradient.STALE)
+# Of a gradient that the program was handed, and that a loss uses as a number.
+_HANDED_OUT = (NoGradient.CONSTANT, NoGradient.STRAIGHT)
 _MOST_OPTIMIZERS = 16  # an inner loop makes them by the thousand
 
 
@@ -64,11 +66,11 @@ class Absences:
         for one in flow.constants_in(cuts):
             reason, call, location, _ = explained(one.cut)
             is_drawn = reason is NoGradient.SAMPLED and guard_of(one.cut.note.user) is None
-            if not is_drawn and reason not in (NoGradient.CONSTANT, NoGradient.INTEGER):
+            if not is_drawn and reason not in (*_HANDED_OUT, NoGradient.INTEGER):
                 continue
             absence = Absence("", False, reason, False, step, call, location=location)
             for leaf in (*held.values(), *trained.values()):
-                is_learning = reason is NoGradient.CONSTANT or norms.get(id(leaf))
+                is_learning = reason in _HANDED_OUT or norms.get(id(leaf))
                 if flow.bit_of(leaf) & one.lost and leaf.requires_grad and is_learning:
                     self._constants.setdefault((id(leaf), location), absence)
         for leaf in (*held.values(), *trained.values()):
@@ -86,6 +88,10 @@ class Absences:
                 self._read_at[name] = flow.first_use(bit)
             if norms.get(id(leaf)) == 0.0 and crossings is not None:
                 absence, selection = why_zero(step, position, crossings)
+                straight = straightened(bit, flow, cuts)
+                if straight is not None:
+                    _, call, place, _ = explained(straight)
+                    absence = Absence("", False, straight.reason, False, step, call, location=place)
                 # A sum that has come to 0 once is alive, whatever is flat at a later step.
                 first = self._zero.get(id(leaf), absence)
                 is_sum = first.reason is NoGradient.CANCELLED

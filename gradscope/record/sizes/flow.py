@@ -13,63 +13,22 @@ from typing import Any, NamedTuple
 
 import torch
 
-from gradscope.dataclass import dataclass
 from gradscope.facts import NoGradient
 from gradscope.ops.traits import Trait, has
 from gradscope.record.context import RunContext
 from gradscope.record.events.provenance import storage_key
-from gradscope.record.graph import consumers, is_true_leaf, leaves
+from gradscope.record.graph import are_straight, consumers, is_true_leaf, leaves
 from gradscope.record.journal import Note
 from gradscope.record.oprun import checkpoint_around, flatten
 from gradscope.record.schema import OpInfo, read_schema
 from gradscope.record.sites import Site, note_site
 from gradscope.record.sizes.crossings import Activations
+from gradscope.record.sizes.cuts import NUMBERS, Constant, Cut, cut_by, is_whole
 from gradscope.record.sizes.readouts import EarlyReads, Readouts
 from gradscope.record.sizes.selections import Selection, selection_of
 from gradscope.record.tracing import computes_values
 
-_NUMBERS = frozenset({"_local_scalar_dense", "item", "equal", "is_nonzero", "lift_fresh"})
 _current_node = torch._C._current_autograd_node
-
-
-@dataclass(frozen=True, slots=True)
-class Cut:
-    """An op that took values with a graph and gave values without: `lost` are the leaves. Of these
-    `idle` were read themselves and not used by a layer, as an initialisation or a log reads them:
-    unless it reaches the loss, that is no use."""
-
-    reason: NoGradient
-    note: Note
-    lost: int
-    idle: int = 0
-
-
-def cut_by(op: str, out: Any) -> NoGradient | None:
-    """The reason why the result of an op on values with a graph has none; None where it has one."""
-    if op in _NUMBERS:
-        return NoGradient.NUMBER
-    if op == "detach":
-        return NoGradient.DETACH
-    tensors = flatten(out)
-    if tensors and all(map(is_whole, tensors)):
-        return NoGradient.INTEGER
-    return None if torch.is_grad_enabled() else NoGradient.NO_GRAD
-
-
-def is_whole(value: Any) -> bool:
-    """Whether it is a tensor of integers or booleans, which carry no gradient."""
-    return isinstance(value, torch.Tensor) and not (value.is_floating_point() or value.is_complex())
-
-
-class Constant(NamedTuple):
-    """A gradient that was handed out without its graph, or what a library computes without one, as
-    it does a sample: it depends on the leaves `lost`. `asked` are the memories of the parameters
-    that a gradient is by, or of what was made of them."""
-
-    cut: Cut
-    lost: int
-    asked: frozenset[int]
-    drawn: int | None = None  # the memory of a sample
 
 
 class _Upstream(NamedTuple):
@@ -111,7 +70,7 @@ class Flow:
         """An op has run. It has made the node `made - 1`, or none (0)."""
         # A question about sizes or strides may come from inside autograd, which then holds a lock
         # that our own questions (is it a leaf?) would wait for.
-        tells = flatten(out) or read_schema(func).name in _NUMBERS
+        tells = flatten(out) or read_schema(func).name in NUMBERS
         if tells and not self.paused and _current_node() is None and computes_values():
             try:
                 self._follow(read_schema(func), args, kwargs, out, made)
@@ -216,18 +175,34 @@ class Flow:
         self, values: Sequence[Any], by: Sequence[Any], gradients: Sequence[Any], frame: FrameType
     ) -> None:
         """The program was handed gradients of these, asked for at `frame`, without their graph."""
+        self._note_lost(NoGradient.CONSTANT, values, by, gradients, frame)
+
+    def _note_lost(
+        self,
+        reason: NoGradient,
+        values: Sequence[Any],
+        by: Sequence[Any],
+        gradients: Sequence[Any],
+        frame: FrameType,
+    ) -> None:
         keys = (storage_key(one) for one in gradients if isinstance(one, torch.Tensor))
         upstream = [self.of(value) for value in values if isinstance(value, torch.Tensor)]
         live = cuts = 0
         for reached, before in upstream:
             live, cuts = live | reached, cuts | before
         site = note_site(frame)
-        cuts |= self._add_cut(NoGradient.CONSTANT, OpInfo(""), site, live, live)
+        cuts |= self._add_cut(reason, OpInfo(""), site, live, live)
         cuts |= self._follow_constant(site, self.cuts[-1], self._learnt(by))
         self._state.update({key: (0, cuts) for key in keys if key is not None})
 
-    def note_gradients(self, gradients: Sequence[Any]) -> None:
-        """The program was handed these, with their graph."""
+    def note_gradients(
+        self, values: Sequence[Any], gradients: Sequence[Any], frame: FrameType
+    ) -> None:
+        """The program was handed these of some values, with their graph. Where all are 0, and the
+        values hold a slope that is constant, no parameter has a part in them."""
+        if are_straight(values, gradients):
+            self._note_lost(NoGradient.STRAIGHT, values, (), gradients, frame)
+            return
         for one in gradients:
             key = storage_key(one) if isinstance(one, torch.Tensor) and one.grad_fn else None
             if key is not None:

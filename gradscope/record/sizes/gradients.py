@@ -125,7 +125,7 @@ class Sizes:
         """Of the program, a step or not, that gave `result`."""
         flow = self.inspection.flow
         if flow is not None and not one.accumulates and one.create_graph:
-            flow.note_gradients(result or ())
+            flow.note_gradients(one.outputs, result or (), one.frame)
         elif flow is not None and not one.accumulates:
             flow.note_constants(one.outputs, one.inputs, result or (), one.frame)
 

@@ -14,7 +14,8 @@ from gradscope.record.definitions import guard_of
 from gradscope.record.journal import to_call
 from gradscope.record.sites import place_of
 from gradscope.record.sizes.crossings import Crossing, Crossings
-from gradscope.record.sizes.flow import Cut, Flow
+from gradscope.record.sizes.cuts import Cut
+from gradscope.record.sizes.flow import Flow
 
 _FLUSHED = 2.0**-10  # norm of a gradient that a slope below 1 may bring under float16's smallest
 _BEYOND_SCALING = 2.0**-48  # rounding in float64, which no loss scale makes a signal
@@ -84,6 +85,12 @@ def blocking(bit: int, flow: Flow, reached: int) -> Cut | None:
         if telling:
             return telling[-1]
     return None
+
+
+def straightened(bit: int, flow: Flow, reached: int) -> Cut | None:
+    """The second derivative of straight lines that lies between a leaf and the loss."""
+    found = (one for one in flow.cuts_in(reached) if one.reason is NoGradient.STRAIGHT)
+    return next((one for one in found if one.lost & bit), None)
 
 
 def _reason_of(cut: Cut) -> NoGradient:

@@ -10,6 +10,7 @@ from gradscope.repair.write.arrays import in_torch, kept
 from gradscope.repair.write.culprit import Candidate, Culprit
 from gradscope.repair.write.cycles import moved
 from gradscope.repair.write.parameters import HOLDERS, below
+from gradscope.repair.write.smooth import smoothed
 from gradscope.repair.write.spelling import can_repeat
 from gradscope.repair.write.splice import before, commented, keyword
 from gradscope.repair.write.statements import block_of, dropped, rebound
@@ -266,6 +267,7 @@ _WAYS: Mapping[NoGradient, tuple[Callable[[Culprit], Iterator[Candidate]], ...]]
     NoGradient.INFERENCE: (_without_inference,),
     NoGradient.INTEGER: (_uncast,),
     NoGradient.CONSTANT: (_with_graph,),
+    NoGradient.STRAIGHT: (smoothed,),
     NoGradient.CHECKPOINT: (_not_reentrant,),
     NoGradient.FROZEN: (_thawed,),
     NoGradient.LATE: (_earlier,),

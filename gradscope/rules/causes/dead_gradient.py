@@ -108,8 +108,9 @@ class DeadGradient(Rule):
         optimizer = (last.made or last.location) if last is not None and is_old else None
         gets = "parameter gets" if len(group) == 1 else "parameters get"
         names = [one.leaf for one in group]
-        trouble = Trouble.NONE if first.missing else Trouble.ZERO
-        symptoms = tuple(Symptom(trouble, Subject.GRADIENT, one.step, one.leaf) for one in group)
+        symptoms = tuple(
+            Symptom(_trouble(one), Subject.GRADIENT, one.step, one.leaf) for one in group
+        )
         return self.found(
             f"{len(group)} {gets} {_what(first)}: {phrases.listed(names)}",
             WORDS[first.reason].why,
@@ -240,7 +241,8 @@ def _groups(
         if is_dead(absence, magnitudes, limits):
             # A class that is used twice is cut at one place.
             place = absence.location and replace(absence.location, module=None)
-            groups[absence.missing, absence.reason, place, absence.packaged].append(absence)
+            is_missing = absence.missing and absence.reason is not NoGradient.STRAIGHT
+            groups[is_missing, absence.reason, place, absence.packaged].append(absence)
     return list(groups.values())
 
 
@@ -276,9 +278,15 @@ def _zero_since(leaf: Leaf) -> int:
     return alive[-1] + 1
 
 
+def _trouble(absence: Absence) -> Trouble:
+    return Trouble.NONE if absence.missing else Trouble.ZERO
+
+
 def _what(absence: Absence) -> str:
     if absence.reason in NOT_HELD:
         return "a gradient that no optimizer uses"
+    if absence.reason is NoGradient.STRAIGHT:
+        return "no gradient, or one of exactly 0"
     return "no gradient" if absence.missing else "a gradient of exactly 0"
 
 

@@ -38,6 +38,13 @@ WORDS = {
         "hands out a gradient without its graph",
         "ask for the gradient with `create_graph=True`",
     ),
+    NoGradient.STRAIGHT: Words(
+        "A rectifier is made of straight lines: its slope is constant on either side, so that the"
+        " derivative of its slope is 0 everywhere. What takes a second derivative through it gets"
+        " 0, whatever the parameters are.",
+        "is exactly 0, as is all that a second derivative of a rectifier gives",
+        "use an activation that has a second derivative: `tanh`, `softplus`, `silu` or `sin`",
+    ),
     NoGradient.FROZEN: Words(
         "`requires_grad` is False for all that it was computed from: autograd records nothing.",
         "takes `requires_grad` away",

@@ -1,0 +1,52 @@
+"""What takes a value off its graph."""
+
+from typing import Any, NamedTuple
+
+import torch
+
+from gradscope.dataclass import dataclass
+from gradscope.facts import NoGradient
+from gradscope.record.journal import Note
+from gradscope.record.oprun import flatten
+
+NUMBERS = frozenset({"_local_scalar_dense", "item", "equal", "is_nonzero", "lift_fresh"})
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """An op that took values with a graph and gave values without: `lost` are the leaves. Of these
+    `idle` were read themselves and not used by a layer, as an initialisation or a log reads them:
+    unless it reaches the loss, that is no use."""
+
+    reason: NoGradient
+    note: Note
+    lost: int
+    idle: int = 0
+
+
+def cut_by(op: str, out: Any) -> NoGradient | None:
+    """The reason why the result of an op on values with a graph has none; None where it has one."""
+    if op in NUMBERS:
+        return NoGradient.NUMBER
+    if op == "detach":
+        return NoGradient.DETACH
+    tensors = flatten(out)
+    if tensors and all(map(is_whole, tensors)):
+        return NoGradient.INTEGER
+    return None if torch.is_grad_enabled() else NoGradient.NO_GRAD
+
+
+def is_whole(value: Any) -> bool:
+    """Whether it is a tensor of integers or booleans, which carry no gradient."""
+    return isinstance(value, torch.Tensor) and not (value.is_floating_point() or value.is_complex())
+
+
+class Constant(NamedTuple):
+    """A gradient that was handed out without its graph, or what a library computes without one, as
+    it does a sample: it depends on the leaves `lost`. `asked` are the memories of the parameters
+    that a gradient is by, or of what was made of them."""
+
+    cut: Cut
+    lost: int
+    asked: frozenset[int]
+    drawn: int | None = None  # the memory of a sample
