@@ -136,6 +136,7 @@ class NoGradient(StrEnum):
     LATE = "late"  # it was read before `requires_grad` was set
     LEAFLESS = "leafless"  # nor is there a leaf that could
     SAMPLED = "sampled"
+    STRAIGHT_THROUGH = "straight-through"  # a detach of what was to hand the gradient on
     INTEGER = "integer"
     NUMBER = "number"  # of Python
     REWRAPPED = "rewrapped"  # as a Parameter
@@ -178,6 +179,7 @@ class Absence:
     related: Location | None = None
     grad_output: float | None = None
     siblings: bool = False  # others of the same ModuleList, or of a maximum, were used
+    through: tuple[str, ...] = ()  # what others have computed with a sample that was asked for
     packaged: bool = False  # a part of a module that an installed package wrote: a BERT's pooler
     shape: tuple[int, ...] = ()
 

@@ -26,6 +26,7 @@ from gradscope.record.sizes.reasons import explained, why_missing, why_zero
 _MISSED = 3  # updates that an optimizer made with a parameter which the program has replaced
 _REMADE = 3  # passes at which a parameter was made anew; fewer may be a change of the model
 _UNREAD = (NoGradient.UNUSED, NoGradient.STALE)
+_BESIDE = (NoGradient.CONSTANT, NoGradient.INTEGER, NoGradient.STRAIGHT_THROUGH)
 _MOST_OPTIMIZERS = 16  # an inner loop makes them by the thousand
 
 
@@ -64,9 +65,12 @@ class Absences:
         for one in flow.constants_in(cuts):
             reason, call, location, _ = explained(one.cut)
             is_drawn = reason is NoGradient.SAMPLED and guard_of(one.cut.note.user) is None
-            if not is_drawn and reason not in (NoGradient.CONSTANT, NoGradient.INTEGER):
+            if not is_drawn and reason not in _BESIDE:
                 continue
-            absence = Absence("", False, reason, False, step, call, location=location)
+            through = one.through if one.likely else 0
+            others = (key for key, leaf in held.items() if flow.bit_of(leaf) & through)
+            by = tuple(map(self._name, others))
+            absence = Absence("", False, reason, False, step, call, location=location, through=by)
             for leaf in (*held.values(), *trained.values()):
                 is_learning = reason is NoGradient.CONSTANT or norms.get(id(leaf))
                 if flow.bit_of(leaf) & one.lost and leaf.requires_grad and is_learning:

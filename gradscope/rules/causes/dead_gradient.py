@@ -81,6 +81,8 @@ class DeadGradient(Rule):
         constants: dict[object, list[Absence]] = defaultdict(list)
         missing = {one.leaf: one for group in groups for one in group if one.missing}
         for one in magnitudes.constants:
+            if one.through and not _is_for_others(one, magnitudes):
+                continue
             absence = missing.get(one.leaf)
             if absence is None or absence.location != one.location:
                 constants[one.location].append(one)
@@ -242,6 +244,19 @@ def _groups(
             place = absence.location and replace(absence.location, module=None)
             groups[absence.missing, absence.reason, place, absence.packaged].append(absence)
     return list(groups.values())
+
+
+def _is_for_others(absence: Absence, magnitudes: Magnitudes) -> bool:
+    """Whether a sample whose likelihood trains what it was drawn from is also given to a network
+    that the pass does not train: its value there is all that the loss has of it, as that of a
+    critic. A pass that trains that network is for it."""
+    held, others = set[str](), set[str]()
+    for one in magnitudes.usages:
+        (held if absence.step in one.used else others).update(one.held)
+    trained = {leaf.name for leaf in magnitudes.leaves if leaf.trained}
+    # What was given to an optimizer later may be with any of them.
+    apart = others | {name for name in absence.through if name not in trained}
+    return absence.leaf in held and held.isdisjoint(absence.through) and apart >= {*absence.through}
 
 
 def _cleared(magnitudes: Magnitudes) -> Iterator[list[Update]]:

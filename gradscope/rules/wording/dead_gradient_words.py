@@ -75,6 +75,13 @@ WORDS = {
         "draw with `rsample()`, or as `mean + std * torch.randn_like(mean)`; a discrete draw needs"
         " a straight-through or a score-function estimator",
     ),
+    NoGradient.STRAIGHT_THROUGH: Words(
+        "A value that is added and subtracted again changes no number: it is there to get the"
+        " gradient of the sum, past the choice that has none. `detach` is called on the whole sum"
+        " here, and takes that gradient too.",
+        "takes the gradient of both",
+        "detach the difference alone: `z + (q - z).detach()`",
+    ),
     NoGradient.NEAREST: Words(
         "`nearest` picks the closest pixel, which a small move of the grid does not change: its"
         " derivative in the grid is 0 everywhere.",
