@@ -345,7 +345,11 @@ def test_a_second_derivative_of_straight_lines_is_told(tmp_path, changes):
 
     found = next(one for one in diagnosed_file(program, verify=True).findings if one.fixes)
 
-    assert (found.rule, found.severity, found.evidence["reason"]) == ("GS403", "error", "straight")
+    assert (found.rule, found.severity, found.evidence["reason"]) == (
+        "GS403",
+        "error",
+        "piecewise-linear",
+    )
     assert found.location is not None and found.location.line == 24
     assert "anh(" in found.fixes[0].patch and found.fixes[0].verified is True
 
@@ -357,7 +361,7 @@ def test_a_second_derivative_of_what_bends_is_fine(tmp_path, changes):
 
     reasons = [one.evidence.get("reason") for one in diagnosed_file(program).findings]
 
-    assert "straight" not in reasons
+    assert "piecewise-linear" not in reasons
 
 
 def test_ranks_end_the_graph_where_they_are_taken(tmp_path):

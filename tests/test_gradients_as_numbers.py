@@ -232,6 +232,96 @@ def test_a_draw_whose_slopes_are_0_is_told_as_one_without_a_graph_is(here):
     assert "q.mean + 0.5 * torch.randn_like(q.mean)" in patched(found.fixes[0].patch, here)
 
 
+CRITIC = """\
+critic = nn.Linear(6, 1)
+trained = torch.optim.Adam(critic.parameters(), lr=1e-3)
+"""
+ACTOR = program(
+    "q = torch.distributions.Normal(net(x), 1.0)",
+    "action = torch.tanh(u := q.sample())",
+    "likely = (q.log_prob(u) - torch.log(1.01 - action.square())).sum(-1, keepdim=True)",
+    "loss = (0.2 * likely - critic(torch.cat([x, action], -1))).mean()",
+    before=CRITIC,
+)
+JOINT = ACTOR.replace("    opt.zero_grad()", "    trained.zero_grad()\n    opt.zero_grad()")
+# A critic whose own loss reads the action is trained by the pass; one that only weighs is a number.
+LIKELY = {
+    "a critic that is trained along": f"{JOINT}    trained.step()\n",
+    "a critic that weighs": ACTOR.replace("0.2 * likely - ", "-likely * "),
+    "a critic of an action with its graph": ACTOR.replace("q.sample()", "q.rsample()"),
+    "a critic of an action that is drawn before": ACTOR.replace(
+        "q.sample()", "q.sample().detach()"
+    ),
+    "the entropy of what was drawn": ACTOR.replace(
+        "0.2 * likely - critic(torch.cat([x, action], -1))", "0.2 * likely"
+    ),
+}
+
+
+def test_a_sample_that_a_critic_is_given_is_told_though_its_likelihood_is_asked_for(here):
+    (found,) = diagnosed_text(ACTOR, here, verify=True).findings
+
+    assert (found.rule, found.evidence["reason"]) == ("GS403", "sampled")
+    assert found.fixes[0].verified is True
+    assert patched(found.fixes[0].patch, here) == ACTOR.replace("q.sample()", "q.rsample()")
+
+
+@pytest.mark.parametrize("case", LIKELY)
+def test_a_sample_of_which_the_value_alone_is_meant_is_not_told(case):
+    assert [found.message for found in findings(LIKELY[case])] == []
+
+
+CODES = """\
+codes, decoder = nn.Embedding(4, 2), nn.Linear(2, 2)
+opt = torch.optim.Adam([*net.parameters(), *codes.parameters(), *decoder.parameters()], lr=1e-3)
+"""
+CHOSEN = program(
+    "z = net(x)",
+    "q = codes(torch.cdist(z, codes.weight).argmin(1))",
+    "near = F.mse_loss(q, z.detach()) + 0.25 * F.mse_loss(z, q.detach())",
+    "q = (z + (q - z)).detach()",
+    "loss = F.mse_loss(decoder(q), y) + near",
+    before=CODES,
+)
+SOFT = program(
+    "soft = net(x).softmax(-1)",
+    "hard = F.one_hot(soft.argmax(-1), 2).float()",
+    "loss = F.mse_loss((hard - soft + soft).detach() * soft, y)",
+)
+STRAIGHT = {
+    "a choice": CHOSEN.replace("(z + (q - z)).detach()", "z + (q - z).detach()"),
+    "a soft choice": SOFT.replace("(hard - soft + soft).detach() * ", "hard - soft.detach() + "),
+    "a value that is meant to be cut": CHOSEN.replace("(z + (q - z)).detach()", "q.detach()"),
+    "a difference that is printed": CHOSEN.replace(
+        "q = (z + (q - z)).detach()", "shown = (z + (q - z)).detach().norm()"
+    ),
+    "a sum that does not cancel": CHOSEN.replace("(z + (q - z))", "(z + (q - 0.5 * z))"),
+}
+
+
+def test_a_detach_of_what_was_to_go_straight_through_is_moved(here):
+    (found,) = diagnosed_text(CHOSEN, here, verify=True).findings
+
+    assert (found.rule, found.evidence["reason"]) == ("GS403", "straight-through")
+    assert len(found.evidence["parameters"]) == 4  # those of the net, not of the codes
+    assert found.fixes[0].verified is True
+    assert patched(found.fixes[0].patch, here) == STRAIGHT["a choice"]
+
+
+def test_a_soft_choice_may_be_written_the_other_way_round(here):
+    (found,) = diagnosed_text(SOFT, here, verify=True).findings
+
+    assert found.evidence["reason"] == "straight-through"
+    assert "+    loss = F.mse_loss(((hard - soft).detach() + soft) * soft, y)" in str(
+        found.fixes[0].patch
+    )
+
+
+@pytest.mark.parametrize("case", STRAIGHT)
+def test_what_goes_straight_through_is_not_told(case):
+    assert [found.message for found in findings(STRAIGHT[case])] == []
+
+
 @pytest.mark.parametrize("drawn", ["q.sample()", "torch.normal(q.mean, q.stddev)"])
 def test_a_sample_whose_likelihood_is_asked_for_is_meant(drawn):
     assert [found.message for found in findings(POLICY.replace("q.sample()", drawn))] == []

@@ -523,7 +523,7 @@ def test_what_grows_slowly_is_bounded_by_a_power(op):
     assert not (grows and has(op, Trait.GROWS_SLOWLY))
 
 
-@pytest.mark.parametrize("op", of(Trait.STRAIGHT))
+@pytest.mark.parametrize("op", of(Trait.PIECEWISE_LINEAR))
 def test_the_derivative_of_a_constant_slope_is_0(op):
     functions = {"threshold": F.relu, "leaky_relu": F.leaky_relu, "hardtanh": F.hardtanh}
     x = operand().requires_grad_()

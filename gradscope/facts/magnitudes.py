@@ -136,6 +136,7 @@ class NoGradient(StrEnum):
     LATE = "late"  # it was read before `requires_grad` was set
     LEAFLESS = "leafless"  # nor is there a leaf that could
     SAMPLED = "sampled"
+    STRAIGHT_THROUGH = "straight-through"  # a detach of what was to hand the gradient on
     INTEGER = "integer"
     NUMBER = "number"  # of Python
     REWRAPPED = "rewrapped"  # as a Parameter
@@ -150,7 +151,9 @@ class NoGradient(StrEnum):
     REMADE = "remade"  # at each pass
     PASSING = "passing"  # the same, and nobody holds it when backward runs
     ZERO_OP = "zero-op"  # round, sign
-    STRAIGHT = "straight"  # the derivative of a slope that is constant, as a rectifier's is
+    PIECEWISE_LINEAR = (
+        "piecewise-linear"  # the derivative of a slope that is constant, as a rectifier's is
+    )
     NEAREST = "nearest"  # an interpolation that chooses
     SATURATED = "saturated"
     DEAD_RELU = "dead-relu"
@@ -179,6 +182,7 @@ class Absence:
     related: Location | None = None
     grad_output: float | None = None
     siblings: bool = False  # others of the same ModuleList, or of a maximum, were used
+    through: tuple[str, ...] = ()  # what others have computed with a sample that was asked for
     packaged: bool = False  # a part of a module that an installed package wrote: a BERT's pooler
     shape: tuple[int, ...] = ()
 

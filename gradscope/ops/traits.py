@@ -45,7 +45,7 @@ class Trait(Flag):
     LOG_SUMS = auto()  # -inf of nothing but -inf, with a slope of NaN
     AVERAGES = auto()  # NaN of finite values where nothing is left to average
     SPREADS = auto()  # NaN of a single item
-    STRAIGHT = auto()  # a slope that is constant over intervals: its own derivative is 0
+    PIECEWISE_LINEAR = auto()  # a slope that is constant over intervals: its own derivative is 0
     HANGS_ON_MODES = auto()  # torch takes another formula for it under any dispatch mode
     SIGN_HANGS_ON_MODES = auto()  # so it does without a dimension: zeros get another sign
     FILL_HANGS_ON_MODES = auto()  # so it does for the gradient of a tensor that it fills in
@@ -80,8 +80,8 @@ _ROWS: tuple[tuple[str, Trait], ...] = (
     ("zero", Trait.CHOOSES | Trait.WRITES | Trait.REPLACES),
     ("select_scatter slice_scatter diagonal_scatter", Trait.CHOOSES | Trait.WRITES),
     ("index_select", Trait.CHOOSES | Trait.FINITE_AS_OPERAND),
-    ("threshold_backward", Trait.CHOOSES | Trait.FINITE_AS_OPERAND | Trait.STRAIGHT),
-    ("leaky_relu_backward hardtanh_backward", Trait.STRAIGHT),
+    ("threshold_backward", Trait.CHOOSES | Trait.FINITE_AS_OPERAND | Trait.PIECEWISE_LINEAR),
+    ("leaky_relu_backward hardtanh_backward", Trait.PIECEWISE_LINEAR),
     ("index gather", Trait.CHOOSES | Trait.KEEPS_ZERO),
     ("nll_loss_forward nll_loss2d_forward", Trait.CHOOSES | Trait.GROWS_SLOWLY | Trait.AVERAGES),
     (

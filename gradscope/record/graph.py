@@ -74,7 +74,7 @@ def are_straight(values: Sequence[Any], gradients: Sequence[Any]) -> bool:
     if not found or not all(one.grad_fn is not None and not one.any() for one in found):
         return False
     made = [one.grad_fn for one in values if isinstance(one, torch.Tensor) and one.grad_fn]
-    return any(has(node_name(node), Trait.STRAIGHT) for node in consumers(made))
+    return any(has(node_name(node), Trait.PIECEWISE_LINEAR) for node in consumers(made))
 
 
 def path_to_root(node: Any, above: dict[Any, list[Any]]) -> list[Any]:

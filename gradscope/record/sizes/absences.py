@@ -27,7 +27,8 @@ _MISSED = 3  # updates that an optimizer made with a parameter which the program
 _REMADE = 3  # passes at which a parameter was made anew; fewer may be a change of the model
 _UNREAD = (NoGradient.UNUSED, NoGradient.STALE)
 # Of a gradient that the program was handed, and that a loss uses as a number.
-_HANDED_OUT = (NoGradient.CONSTANT, NoGradient.STRAIGHT)
+_HANDED_OUT = (NoGradient.CONSTANT, NoGradient.PIECEWISE_LINEAR)
+_BESIDE = (*_HANDED_OUT, NoGradient.INTEGER, NoGradient.STRAIGHT_THROUGH)
 _MOST_OPTIMIZERS = 16  # an inner loop makes them by the thousand
 
 
@@ -66,9 +67,12 @@ class Absences:
         for one in flow.constants_in(cuts):
             reason, call, location, _ = explained(one.cut)
             is_drawn = reason is NoGradient.SAMPLED and guard_of(one.cut.note.user) is None
-            if not is_drawn and reason not in (*_HANDED_OUT, NoGradient.INTEGER):
+            if not is_drawn and reason not in _BESIDE:
                 continue
-            absence = Absence("", False, reason, False, step, call, location=location)
+            through = one.through if one.likely else 0
+            others = (key for key, leaf in held.items() if flow.bit_of(leaf) & through)
+            by = tuple(map(self._name, others))
+            absence = Absence("", False, reason, False, step, call, location=location, through=by)
             for leaf in (*held.values(), *trained.values()):
                 is_learning = reason in _HANDED_OUT or norms.get(id(leaf))
                 if flow.bit_of(leaf) & one.lost and leaf.requires_grad and is_learning:

@@ -1,6 +1,6 @@
 """What takes a value off its graph."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
@@ -39,14 +39,3 @@ def cut_by(op: str, out: Any) -> NoGradient | None:
 def is_whole(value: Any) -> bool:
     """Whether it is a tensor of integers or booleans, which carry no gradient."""
     return isinstance(value, torch.Tensor) and not (value.is_floating_point() or value.is_complex())
-
-
-class Constant(NamedTuple):
-    """A gradient that was handed out without its graph, or what a library computes without one, as
-    it does a sample: it depends on the leaves `lost`. `asked` are the memories of the parameters
-    that a gradient is by, or of what was made of them."""
-
-    cut: Cut
-    lost: int
-    asked: frozenset[int]
-    drawn: int | None = None  # the memory of a sample

@@ -22,8 +22,9 @@ from gradscope.record.journal import Note
 from gradscope.record.oprun import checkpoint_around, flatten
 from gradscope.record.schema import OpInfo, read_schema
 from gradscope.record.sites import Site, note_site
+from gradscope.record.sizes.constants import Constant, Constants, passed_over
 from gradscope.record.sizes.crossings import Activations
-from gradscope.record.sizes.cuts import NUMBERS, Constant, Cut, cut_by, is_whole
+from gradscope.record.sizes.cuts import NUMBERS, Cut, cut_by, is_whole
 from gradscope.record.sizes.readouts import EarlyReads, Readouts
 from gradscope.record.sizes.selections import Selection, selection_of
 from gradscope.record.tracing import computes_values
@@ -59,7 +60,7 @@ class Flow:
         self._trail: list[tuple[int, Site]] = []  # ops with leaves upstream
         self._used = 0  # the leaves that were read otherwise than idly
         self._idle = 0  # the cuts of leaves that were read idly and of nothing else
-        self._constants: dict[int, Constant] = {}  # by the bit of the cut
+        self._constants = Constants()
         self._weights: set[int] = set()  # memories of parameters with rows
         self.differentiated = 0  # the leaves upstream of what the program differentiates
         self.handed_out = 0  # the leaves that it does so by
@@ -98,7 +99,9 @@ class Flow:
         if self._constants and cuts:
             if info.name == "detach" and not note_site(sys._getframe(2))[1]:
                 self._let_be(out)
-            cuts &= ~self._meant(info, args, out, cuts, read)
+            others = [self.of(one) for one in flatten(args)]
+            is_aside = not (torch.is_grad_enabled() and self._weights.isdisjoint(read))
+            cuts &= ~self._constants.meant(info, out, cuts, read, others, is_aside=is_aside)
         if live:
             self._trail.append((live, (site or note_site(sys._getframe(2)))[0]))
             self._readouts.note(out, live)
@@ -123,6 +126,10 @@ class Flow:
         self._used |= live & ~idle
         if reason:
             site = site or note_site(sys._getframe(2))
+            over = self._lost_over(args[0]) if reason is NoGradient.DETACH else 0
+            if over and torch.is_grad_enabled():
+                self._add_cut(NoGradient.STRAIGHT_THROUGH, info, site, over)
+                cuts |= self._follow_constant(site, self.cuts[-1])
             cuts |= self._add_cut(reason, info, site, live, idle)
             drawn = storage_key(out) if isinstance(out, torch.Tensor) else None
             if reason is NoGradient.NO_GRAD and site[1] and drawn not in read:  # nor a view
@@ -201,7 +208,7 @@ class Flow:
         """The program was handed these of some values, with their graph. Where all are 0, and the
         values hold a slope that is constant, no parameter has a part in them."""
         if are_straight(values, gradients):
-            self._note_lost(NoGradient.STRAIGHT, values, (), gradients, frame)
+            self._note_lost(NoGradient.PIECEWISE_LINEAR, values, (), gradients, frame)
             return
         for one in gradients:
             key = storage_key(one) if isinstance(one, torch.Tensor) and one.grad_fn else None
@@ -213,7 +220,7 @@ class Flow:
     ) -> int:
         """The bit of what a cut has given."""
         bit = self._add_cut(cut.reason, OpInfo(""), site, 0)
-        self._constants[bit] = Constant(cut, cut.lost, frozenset(by), drawn)
+        self._constants.add(bit, Constant(cut, cut.lost, frozenset(by), drawn))
         return bit
 
     def _constant_terms(self, terms: Iterable[Any]) -> int:
@@ -238,40 +245,19 @@ class Flow:
                     yield key
 
     def constants_in(self, bits: int) -> Iterator[Constant]:
-        return (one for bit, one in self._constants.items() if bits & bit)
+        return self._constants.found_in(bits)
 
-    def _meant(
-        self, info: OpInfo, args: tuple[Any, ...], out: Any, cuts: int, read: set[int]
-    ) -> int:
-        """The values without a graph that this op uses as nobody would one that is to be learnt
-        from: gradients as weights of what they depend on, as a step away from what they are by, as
-        features for a layer, or with the graph switched off; samples beside what they depend on, as
-        a log-likelihood does; and both as a mask."""
-        found = 0
-        is_apart = info.name == "detach" or has(info.name, Trait.STEPS)
-        is_apart |= all(map(is_whole, flatten(out)))
-        is_aside = not (torch.is_grad_enabled() and self._weights.isdisjoint(read))
-        multiplies = has(info.name, Trait.MULTIPLIES | Trait.DIVIDES)
-        others = [self.of(one) for one in flatten(args)]
-        for bit, one in list(self._constants.items()):
-            # A term is added to others; a likelihood compares the sample itself, row by row.
-            reads = multiplies or (
-                one.drawn is not None and (one.drawn in read or getattr(out, "ndim", 0) > 1)
-            )
-            is_beside = reads and any(live & one.lost and not had & bit for live, had in others)
-            if is_beside and cuts & bit and one.drawn is not None:
-                del self._constants[bit]  # whoever asks how likely it is needs no other gradient
-            is_meant = is_beside or is_apart or not one.asked.isdisjoint(read)
-            if is_meant or (is_aside and one.drawn is None):
-                found |= bit
-        return found
+    def _lost_over(self, tensor: torch.Tensor) -> int:
+        """The leaves of what it is made of, and is 0 times."""
+        gone = (consumers([node]) for node in passed_over(tensor.grad_fn))
+        return sum({self.bit_of(leaf) for above in gone for leaf in leaves(above)})
 
     def _let_be(self, out: Any) -> None:
         """The program itself has detached what has no graph as it is: it knows."""
         key = storage_key(out)
         if key in self._state:
             live, cuts = self._state[key]
-            self._state[key] = live, cuts & ~sum(self._constants)
+            self._state[key] = live, cuts & ~self._constants.bits
 
     def cuts_in(self, bits: int) -> Iterator[Cut]:
         return (cut for position, cut in enumerate(self.cuts) if bits >> position & 1)

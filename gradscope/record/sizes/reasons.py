@@ -89,7 +89,7 @@ def blocking(bit: int, flow: Flow, reached: int) -> Cut | None:
 
 def straightened(bit: int, flow: Flow, reached: int) -> Cut | None:
     """The second derivative of straight lines that lies between a leaf and the loss."""
-    found = (one for one in flow.cuts_in(reached) if one.reason is NoGradient.STRAIGHT)
+    found = (one for one in flow.cuts_in(reached) if one.reason is NoGradient.PIECEWISE_LINEAR)
     return next((one for one in found if one.lost & bit), None)
 
 

@@ -60,6 +60,23 @@ def _straight_through(culprit: Culprit) -> Iterator[Candidate]:
     yield Candidate("pass the gradient straight through", (edit,))
 
 
+def _past_the_choice(culprit: Culprit) -> Iterator[Candidate]:
+    """`z + (q - z).detach()` for `(z + (q - z)).detach()`."""
+    node, source = culprit.node, culprit.source
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return
+    total = node.func.value
+    if not isinstance(total, ast.BinOp) or not isinstance(total.op, ast.Add):
+        return
+    for change, rest in ((total.right, total.left), (total.left, total.right)):
+        if isinstance(change, ast.BinOp) and isinstance(change.op, ast.Sub):
+            if source.of(change.right) == source.of(rest):
+                cut = f"({source.of(change)}).detach()"
+                both = (source.of(rest), cut) if change is total.right else (cut, source.of(rest))
+                edit = culprit.replace(node, " + ".join(both))
+                yield Candidate("detach the difference alone", (edit,))
+
+
 def copied(culprit: Culprit) -> Iterator[Candidate]:
     """`h = h.clone()` before `h.data[mask] = 0.0`, and that without the `.data`."""
     source, place = culprit.source, culprit.finding.location
@@ -259,6 +276,7 @@ def _not_reentrant(culprit: Culprit) -> Iterator[Candidate]:
 _WAYS: Mapping[NoGradient, tuple[Callable[[Culprit], Iterator[Candidate]], ...]] = {
     NoGradient.DETACH: (in_torch, _attached),
     NoGradient.ZERO_OP: (_straight_through,),
+    NoGradient.STRAIGHT_THROUGH: (_past_the_choice,),
     NoGradient.SAMPLED: (_reparametrised, _straight_through),
     NoGradient.NEAREST: (_interpolated,),
     NoGradient.NUMBER: (kept,),
@@ -267,7 +285,7 @@ _WAYS: Mapping[NoGradient, tuple[Callable[[Culprit], Iterator[Candidate]], ...]]
     NoGradient.INFERENCE: (_without_inference,),
     NoGradient.INTEGER: (_uncast,),
     NoGradient.CONSTANT: (_with_graph,),
-    NoGradient.STRAIGHT: (smoothed,),
+    NoGradient.PIECEWISE_LINEAR: (smoothed,),
     NoGradient.CHECKPOINT: (_not_reentrant,),
     NoGradient.FROZEN: (_thawed,),
     NoGradient.LATE: (_earlier,),

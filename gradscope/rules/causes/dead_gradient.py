@@ -81,6 +81,8 @@ class DeadGradient(Rule):
         constants: dict[object, list[Absence]] = defaultdict(list)
         missing = {one.leaf: one for group in groups for one in group if one.missing}
         for one in magnitudes.constants:
+            if one.through and not _is_for_others(one, magnitudes):
+                continue
             absence = missing.get(one.leaf)
             if absence is None or absence.location != one.location:
                 constants[one.location].append(one)
@@ -241,9 +243,22 @@ def _groups(
         if is_dead(absence, magnitudes, limits):
             # A class that is used twice is cut at one place.
             place = absence.location and replace(absence.location, module=None)
-            is_missing = absence.missing and absence.reason is not NoGradient.STRAIGHT
+            is_missing = absence.missing and absence.reason is not NoGradient.PIECEWISE_LINEAR
             groups[is_missing, absence.reason, place, absence.packaged].append(absence)
     return list(groups.values())
+
+
+def _is_for_others(absence: Absence, magnitudes: Magnitudes) -> bool:
+    """Whether a sample whose likelihood trains what it was drawn from is also given to a network
+    that the pass does not train: its value there is all that the loss has of it, as that of a
+    critic. A pass that trains that network is for it."""
+    held, others = set[str](), set[str]()
+    for one in magnitudes.usages:
+        (held if absence.step in one.used else others).update(one.held)
+    trained = {leaf.name for leaf in magnitudes.leaves if leaf.trained}
+    # What was given to an optimizer later may be with any of them.
+    apart = others | {name for name in absence.through if name not in trained}
+    return absence.leaf in held and held.isdisjoint(absence.through) and apart >= {*absence.through}
 
 
 def _cleared(magnitudes: Magnitudes) -> Iterator[list[Update]]:
@@ -285,7 +300,7 @@ def _trouble(absence: Absence) -> Trouble:
 def _what(absence: Absence) -> str:
     if absence.reason in NOT_HELD:
         return "a gradient that no optimizer uses"
-    if absence.reason is NoGradient.STRAIGHT:
+    if absence.reason is NoGradient.PIECEWISE_LINEAR:
         return "no gradient, or one of exactly 0"
     return "no gradient" if absence.missing else "a gradient of exactly 0"
 

@@ -38,7 +38,7 @@ WORDS = {
         "hands out a gradient without its graph",
         "ask for the gradient with `create_graph=True`",
     ),
-    NoGradient.STRAIGHT: Words(
+    NoGradient.PIECEWISE_LINEAR: Words(
         "A rectifier is made of straight lines: its slope is constant on either side, so that the"
         " derivative of its slope is 0 everywhere. What takes a second derivative through it gets"
         " 0, whatever the parameters are.",
@@ -81,6 +81,13 @@ WORDS = {
         "draws a sample",
         "draw with `rsample()`, or as `mean + std * torch.randn_like(mean)`; a discrete draw needs"
         " a straight-through or a score-function estimator",
+    ),
+    NoGradient.STRAIGHT_THROUGH: Words(
+        "A value that is added and subtracted again changes no number: it is there to get the"
+        " gradient of the sum, past the choice that has none. `detach` is called on the whole sum"
+        " here, and takes that gradient too.",
+        "takes the gradient of both",
+        "detach the difference alone: `z + (q - z).detach()`",
     ),
     NoGradient.NEAREST: Words(
         "`nearest` picks the closest pixel, which a small move of the grid does not change: its"

@@ -1,0 +1,113 @@
+"""Values without a graph that a loss may have been meant to train through: gradients that were
+handed out, samples, counts, and what was to go straight through a choice."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from gradscope.facts import NoGradient
+from gradscope.ops.traits import Trait, has
+from gradscope.record.graph import node_name
+from gradscope.record.oprun import flatten
+from gradscope.record.schema import OpInfo
+from gradscope.record.sizes.cuts import Cut, is_whole
+
+_MOST_TERMS = 16  # nodes of one sum
+
+
+class Constant(NamedTuple):
+    """A gradient that was handed out without its graph, or what a library computes without one, as
+    it does a sample: it depends on the leaves `lost`. `asked` are the memories of the parameters
+    that a gradient is by, or of what was made of them. `likely`: it was asked how likely a sample
+    is, which trains what it was drawn from. `through` are the leaves of others that have computed
+    with it."""
+
+    cut: Cut
+    lost: int
+    asked: frozenset[int]
+    drawn: int | None = None  # the memory of a sample
+    likely: bool = False
+    through: int = 0
+
+
+class Constants:
+    """Those of one forward pass, by the bit of their cut."""
+
+    def __init__(self) -> None:
+        self._found: dict[int, Constant] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._found)
+
+    @property
+    def bits(self) -> int:
+        return sum(self._found)
+
+    def add(self, bit: int, one: Constant) -> None:
+        self._found[bit] = one
+
+    def found_in(self, bits: int) -> Iterator[Constant]:
+        """A sample whose likelihood was asked for needs no other gradient, unless others have
+        computed with it."""
+        found = (one for bit, one in self._found.items() if bits & bit)
+        return (one for one in found if one.through or not one.likely)
+
+    def meant(
+        self,
+        info: OpInfo,
+        out: Any,
+        cuts: int,
+        read: set[int],
+        others: Sequence[tuple[int, int]],
+        *,
+        is_aside: bool,
+    ) -> int:
+        """The values without a graph that this op uses as nobody would one that is to be learnt
+        from: gradients as weights of what they depend on, as a step away from what they are by, as
+        features for a layer, or with the graph switched off; samples beside what they depend on, as
+        a log-likelihood does; and both as a mask. `others` are the leaves and the cuts upstream of
+        each operand."""
+        found = 0
+        is_apart = info.name == "detach" or has(info.name, Trait.STEPS)
+        is_apart |= all(map(is_whole, flatten(out)))
+        multiplies = has(info.name, Trait.MULTIPLIES | Trait.DIVIDES)
+        for bit, one in list(self._found.items()):
+            if one.cut.reason is NoGradient.STRAIGHT_THROUGH:
+                continue  # whatever is made of it
+            given = [live for live, had in others if had & bit]
+            if given and one.drawn is not None:
+                through = one.through
+                for live, _ in others:
+                    through |= live & ~one.lost
+                self._found[bit] = one = one._replace(through=through)
+            # A term is added to others; a likelihood compares the sample itself, row by row.
+            by_row = getattr(out, "ndim", 0) > 1 and not any(live & ~one.lost for live in given)
+            reads = multiplies or (one.drawn is not None and (one.drawn in read or by_row))
+            is_beside = reads and any(live & one.lost and not had & bit for live, had in others)
+            if is_beside and cuts & bit and one.drawn is not None:
+                self._found[bit] = one._replace(likely=True)
+            is_meant = is_beside or is_apart or not one.asked.isdisjoint(read)
+            if is_meant or (is_aside and one.drawn is None):
+                found |= bit
+        return found
+
+
+def passed_over(node: Any) -> Iterator[Any]:
+    """The nodes of the terms of a sum that cancel: `z` in `z + (q - z)`, whose value is that of
+    `q`. Nobody writes so but to have `z` get the gradient in the place of `q`."""
+    waiting, terms = [(node, 1)], list[tuple[Any, int]]()
+    while waiting and len(terms) + len(waiting) < _MOST_TERMS:
+        one, sign = waiting.pop()
+        name = node_name(one) if one is not None else ""
+        if name not in ("AddBackward0", "SubBackward0") or one._saved_alpha != 1:
+            terms += [(one, sign)] if one is not None else []
+            continue
+        signs = sign, sign if name == "AddBackward0" else -sign
+        below = (below for below, _ in one.next_functions)
+        waiting += zip(below, signs, strict=False)
+    total = Counter[Any]()
+    for one, sign in terms:
+        total[one] += sign
+    return (one for one, sign in total.items() if not sign)
