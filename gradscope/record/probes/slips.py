@@ -36,6 +36,9 @@ _OTHER: Mapping[type[ast.AST], tuple[str, ...]] = {
     ast.Add: ("-",), ast.Sub: ("+",), ast.Mult: ("/",), ast.Div: ("*",),
     ast.BitAnd: ("|",), ast.BitOr: ("&",),
 }  # fmt: skip
+_PARTNERS = {"sin": "cos", "sinh": "cosh", "exp": "log", "sum": "mean", "tanh": "sigmoid"}
+_PARTNERS |= {"amax": "amin", "sqrt": "square", "ge": "le", "gt": "lt", "clamp_min": "clamp_max"}
+_PARTNERS |= {name: partner for partner, name in _PARTNERS.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +165,7 @@ def _changes(
 ) -> Iterator[_Change]:
     within = (one for body in function.body for one in ast.walk(body))
     nodes = [one for one in within if isinstance(one, ast.expr | ast.stmt)]
-    for kind in (_turned, _operators, _constants):
+    for kind in (_turned, _operators, _called, _constants, _written):
         for node in nodes:
             yield from kind(source, node)
     for node in nodes:
@@ -192,7 +195,7 @@ def _operand(source: Source, node: ast.expr) -> str:
 
 
 def _turned(source: Source, node: ast.expr | ast.stmt) -> Iterator[_Change]:
-    """The other side of a comparison, the other sign, the other operand first."""
+    """The other side of a comparison, the other sign, the other branch."""
     match node:
         case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in _TURNED:
             yield _between(source, node, left, right, _TURNED[type(op)])
@@ -200,10 +203,15 @@ def _turned(source: Source, node: ast.expr | ast.stmt) -> Iterator[_Change]:
             operand, ast.Constant
         ):
             yield _whole(source, node, _operand(source, operand))
+        case ast.Subscript(slice=ast.Name() | ast.Attribute() as mask):
+            yield _Change(node, *source.extent(mask), f"~{source.of(mask)}")
         case ast.BinOp(left=left, op=ast.Sub() | ast.Div() | ast.MatMult() as op, right=right):
             sign = {ast.Sub: "-", ast.Div: "/", ast.MatMult: "@"}[type(op)]
             sides = (_operand(source, right), _operand(source, left))
             yield _whole(source, node, f" {sign} ".join(sides))
+        case ast.Call(func=ast.Attribute(attr="where"), args=[_, one, other]):
+            texts = source.of(other), source.of(one)
+            yield _Change(node, source.extent(one)[0], source.extent(other)[1], ", ".join(texts))
 
 
 def _operators(source: Source, node: ast.expr | ast.stmt) -> Iterator[_Change]:
@@ -218,9 +226,24 @@ def _operators(source: Source, node: ast.expr | ast.stmt) -> Iterator[_Change]:
                 yield _whole(source, node, _operand(source, left))
             if isinstance(op, ast.Mult | ast.Add | ast.Sub):
                 yield _whole(source, node, _operand(source, right))
+            if isinstance(op, ast.MatMult):
+                for side in (left, right):
+                    text = f"{_operand(source, side)}.mT"
+                    yield _Change(node, *parenthesized(source, side), text)
         case ast.AugAssign(target=target, op=ast.Add() | ast.Sub() as op, value=value):
             sign = "-=" if isinstance(op, ast.Add) else "+="
             yield _between(source, node, target, value, sign)
+
+
+def _called(source: Source, node: ast.expr | ast.stmt) -> Iterator[_Change]:
+    """Another function, along another dimension."""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return
+    name, end = node.func.attr, source.extent(node.func)[1]
+    if name in _PARTNERS:
+        yield _Change(node, end - len(name), end, _PARTNERS[name])
+    if name in ("t", "transpose") and not isinstance(node.func.value, ast.Name):
+        yield _whole(source, node, _operand(source, node.func.value))
 
 
 def _constants(source: Source, node: ast.expr | ast.stmt) -> Iterator[_Change]:
@@ -242,6 +265,16 @@ def _numbers(value: float) -> Iterator[str]:
         is_whole = float(other).is_integer() and isinstance(value, int)
         if other != value:
             yield repr(int(other) if is_whole else other)
+
+
+def _written(source: Source, node: ast.expr | ast.stmt) -> Iterator[_Change]:
+    """`g[mask] *= a` for `g[mask] = a`, and the other way round."""
+    match node:
+        case ast.Assign(targets=[ast.Subscript() as target], value=value):
+            yield _between(source, node, target, value, "*=")
+        case ast.AugAssign(target=ast.Subscript() as target, value=value):
+            for sign in ("=", "*=", "/="):
+                yield _between(source, node, target, value, sign)
 
 
 def _named(
@@ -273,10 +306,13 @@ def _multiplied(
             ast.Return(value=ast.expr() as value)
             | ast.Assign(targets=[ast.Name() | ast.Subscript()], value=value)
             | ast.AugAssign(value=value)
+            | ast.Subscript(slice=ast.Compare(), value=value)
         ) if not isinstance(value, ast.Tuple):
             terms = [value]
         case ast.Call(func=ast.Attribute(attr="where"), args=[_, one, other]):
             terms = [one, other]
+        case ast.Call(func=ast.Attribute(attr="sum" | "mean", value=summed)):
+            terms = [summed]
     for term in terms:
         if isinstance(term, ast.Constant) and term.value is None:
             continue
@@ -284,6 +320,11 @@ def _multiplied(
         is_sum = isinstance(term, ast.BinOp) and not isinstance(term.op, ast.Mult | ast.Div)
         if (is_sum or isinstance(term, ast.Compare)) and text == source.of(term):
             text = f"({text})"
+        is_receiver = isinstance(source.parents[term], ast.Attribute)
+        if is_receiver and not is_sum:
+            text = source.of(term)
+        form = "({} {} {})" if is_receiver else "{} {} {}"
         for sign in "*/":
             for name in (*names, "2", "0.5"):
-                yield _Change(term, *parenthesized(source, term), f"{text} {sign} {name}")
+                change = form.format(text, sign, name)
+                yield _Change(term, *parenthesized(source, term), change)
