@@ -148,6 +148,11 @@ HEALTHY = {
     + "    net[0].requires_grad_(step < 10)\n",
     "a penalty that is phased out": SGD.format(lr=0.01)
     + LOOP.format(40, "0.7 ** step * torch.tanh(net(x)).square().mean()"),
+    "what is flat from the start": "import torch\n\n"
+    "w = torch.nn.Parameter(torch.ones(4))\nopt = torch.optim.SGD([w], lr=1e-4)\n"
+    "for step in range(40):\n"
+    "    loss = torch.sigmoid(400 * w).sum() + (w * 10.0 ** -step).sum()\n"
+    "    opt.zero_grad()\n    loss.backward()\n    opt.step()\n",
     "rare words": "import torch\nfrom torch import nn\n\ntorch.manual_seed(0)\n"
     "words, last = nn.Embedding(50, 4, sparse=True), nn.Linear(4, 1)\n"
     "opt = torch.optim.SGD([*words.parameters(), *last.parameters()], lr=0.1)\n"

@@ -68,12 +68,15 @@ class RunContext:
         finally:
             self.is_experiment = before
 
-    def shielded(self, what: str, look: Callable[..., None], *args: Any) -> None:
+    def shielded(self, what: str, look: Callable[..., None], *args: Any, **kwargs: Any) -> None:
         """A fault of ours must not become the program's: it costs what we would have said."""
         try:
-            look(*args)
+            look(*args, **kwargs)
         except Exception as fault:
-            self.note_fault(f"could not look at `{what}`", fault)
+            self.could_not_look_at(what, fault)
+
+    def could_not_look_at(self, what: str, fault: Exception) -> None:
+        self.note_fault(f"could not look at `{what}`", fault)
 
     def note_fault(self, what: str, fault: Exception) -> None:
         self.faults += 1

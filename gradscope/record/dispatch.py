@@ -165,10 +165,14 @@ class Dispatch(Unseen):
                     out = self.run(func, args, kwargs)
                 else:
                     out = func(*args, **kwargs)
-                    self.made = self.note_call(info, _current_node(), args, kwargs)
+                    try:
+                        self.made = self.note_call(info, _current_node(), args, kwargs)
+                    except Exception as fault:
+                        self.context.could_not_look_at(info.name, fault)
             if self.flow is not None:
+                noted = func, args, kwargs, out, self.made
                 with _without_functions(), unprofiled():
-                    self.flow.note(func, args, kwargs, out, self.made)
+                    self.context.shielded(info.name, self.flow.note, *noted)
         except BaseException as error:
             leave_us_out(error)
             raise

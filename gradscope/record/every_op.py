@@ -97,13 +97,17 @@ class EveryOp:
         if self.context.provenance or self.mode.reads:
             self.context.shielded("its variables", self.mode.reads.look_at_kept, scopes)
 
+    def _look_at_variables(self, one: BackwardPass) -> None:
+        """Those of the frames that have called backward."""
+        self._modules = [frame.f_globals for frame in user_frames(one.frame)]
+        self._look_at_kept(scopes_of(one.frame))
+
     # Steps
 
     def run_backward(self, engine: Engine, one: BackwardPass) -> Any:
-        self.mode.window.close()
+        self.context.shielded("backward", self.mode.window.close)
         if self.sees_ops() and not self.context.nested > 1:
-            self._modules = [frame.f_globals for frame in user_frames(one.frame)]
-            self._look_at_kept(scopes_of(one.frame))
+            self.context.shielded("its variables", self._look_at_variables, one)
         journal = self.context.journal
         around = journal.transforms
         journal.transforms = torch._C._functorch.get_dynamic_layer_stack_depth()
@@ -112,7 +116,7 @@ class EveryOp:
         finally:
             journal.transforms = around
             if self.context.nested == 1:
-                self.mode.leave(one.roots)
+                self.context.shielded("backward", self.mode.leave, one.roots)
                 self.mode.overwrites.forget()
         if self.sees_ops() and not torch._C._are_functorch_transforms_active():
             self.context.shielded("backward", self.mode.refusable.note_pass, one)
@@ -120,15 +124,15 @@ class EveryOp:
 
     def end_backward(self, one: BackwardPass, result: Any, *, last: bool) -> None:
         """That of a step is over, the `last` one as far as is known."""
-        asked = () if one.accumulates else one.handed
-        self.watching.look_at_gradients(one, result if asked else None)
+        asked, shielded = () if one.accumulates else one.handed, self.context.shielded
+        shielded("backward", self.watching.look_at_gradients, one, result if asked else None)
         suspects = one.roots if one.loss is None or one.loss - one.loss != 0.0 else []
-        self.symptoms.after_backward(one, suspects, asked, result, last=last)
-        self.hidden.after_backward(one)
-        for by in (self.mode.broadcasts, self.scores):
-            self.context.shielded("backward", by.after_backward, one)
+        found = one, suspects, asked, result
+        shielded("backward", self.symptoms.after_backward, *found, last=last)
+        for by in (self.hidden, self.mode.broadcasts, self.scores):
+            shielded("backward", by.after_backward, one)
         if self.mode.margins is not None:
-            self.context.shielded("backward", self.mode.margins.after_backward, one)
+            shielded("backward", self.mode.margins.after_backward, one)
 
     def end_step(self) -> None:
         """Between steps: keep only what a later step can still lead back to."""
@@ -154,9 +158,12 @@ class EveryOp:
         self.mode.window.close()
         self.context.in_optimizer = True
         if work.updates and self.depth.is_full:
-            self.symptoms.before_optimizer(work.optimizer)
-            if len(self.settings) < _SETTINGS_KEPT:
-                self.settings += bad_settings(work.optimizer, self.context.step)
+            self.context.shielded("the optimizer", self._look_at_optimizer, work.optimizer)
+
+    def _look_at_optimizer(self, optimizer: Any) -> None:
+        self.symptoms.before_optimizer(optimizer)
+        if len(self.settings) < _SETTINGS_KEPT:
+            self.settings += bad_settings(optimizer, self.context.step)
 
     def bad_unscaled(self, optimizer: Any) -> None:
         """A scaler has left it out, and not for its scale."""
@@ -164,15 +171,16 @@ class EveryOp:
             self.symptoms.before_optimizer(optimizer)
 
     def optimizer_ends(self, work: Work) -> None:
+        shielded = self.context.shielded
         if work.over and self.sees_ops():
-            self.mode.refusable.note_update(work)
+            shielded("the optimizer", self.mode.refusable.note_update, work)
         if not self.context.in_optimizer:
             return
-        self.mode.window.close()
+        shielded("the optimizer", self.mode.window.close)
         self.context.in_optimizer = False
         if self.context.bad_in_step:
-            self.symptoms.after_optimizer(work.optimizer)
-        self.watching.end_update(work)
+            shielded("the optimizer", self.symptoms.after_optimizer, work.optimizer)
+        shielded("the optimizer", self.watching.end_update, work)
 
     def _follow_captures(self, stack: ExitStack) -> None:
         """Look away while a CUDA graph is captured, until `stack` ends: a question of ours would

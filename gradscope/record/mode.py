@@ -79,64 +79,71 @@ class RecordingMode(Dispatch):
         info = read_schema(func)
         node = _current_node()
         running = context.running
-        if node is not running.node:
-            self._enter_node(node)
-            running = context.running
         before = None
-        if info.written:
-            with unprofiled():
-                before = self._before_write(info, args, kwargs)
+        try:
+            if node is not running.node:
+                self._enter_node(node)
+                running = context.running
+            if info.written:
+                with unprofiled():
+                    before = self._before_write(info, args, kwargs)
+        except Exception as fault:
+            context.could_not_look_at(info.name, fault)
 
         try:
             out = func(*args, **kwargs)
         except Exception as error:
-            self.raised.note(info, args, kwargs, sys._getframe(1), error)
+            noted = info, args, kwargs, sys._getframe(1), error
+            context.shielded(info.name, self.raised.note, *noted)
             raise
 
-        with unprofiled():
-            self.made = made = self.note_call(info, node, args, kwargs)
-            if made and made == context.seq and node is None:
-                if self.margins is not None:
-                    ran = self._ran(info, args, kwargs, out, made, before)
-                    context.shielded(info.name, self.margins.measure, ran)
-                if len(args) > 1 and type(args[1]) is torch.Tensor:
-                    noted = info, args, made - 1, sys._getframe(1)
-                    context.shielded(info.name, self.broadcasts.note, *noted)
-            elif node is None and not context.in_optimizer and _is_square(out):
-                noted = info, args, out, sys._getframe(1)
-                context.shielded(info.name, self.broadcasts.note_constant, *noted)
-            if info.matrix:
-                self.raised.note_matrix(info, args, kwargs, sys._getframe(1))
-            if node is None and not context.in_optimizer:
-                self._note_operands(info, args, out)
-                if info.shifts and not info.written:
-                    self.sizes.note_result(args, out, sys._getframe(1))
-            if info.sends and context.provenance.are_read(info, args, kwargs):
-                context.received.note_handed(info.tensors(args, kwargs))
-            if info.receives:
-                context.received.note(self._ran(info, args, kwargs, out, made, before))
-                return out
-            if info.skip:
-                if type(out) in (float, bool) and node is None:
-                    self.note_read(args[0], out, sys._getframe(1))
-                return out
-            if node is not None:
-                if self.overwrites.any:
-                    context.shielded("backward", self.overwrites.check, running, args)
-                running.ops.append((info, args, kwargs))
-                if type(out) is torch.Tensor:
-                    running.made.add(out._cdata)
-            if (
-                info.allocates
-                or (type(out) is torch.Tensor and not out.is_cpu)
-                or not (
-                    info.finite
-                    or (info.hands_on and _was_seen(args[0], node))
-                    or self._is_plainly_finite(out, made, info)
-                )
-                or context.provenance.are_read(info, args, kwargs)
-            ):
-                self._look_closer(self._ran(info, args, kwargs, out, made, before))
+        try:
+            with unprofiled():
+                self.made = made = self.note_call(info, node, args, kwargs)
+                if made and made == context.seq and node is None:
+                    if self.margins is not None:
+                        ran = self._ran(info, args, kwargs, out, made, before)
+                        context.shielded(info.name, self.margins.measure, ran)
+                    if len(args) > 1 and type(args[1]) is torch.Tensor:
+                        noted = info, args, made - 1, sys._getframe(1)
+                        context.shielded(info.name, self.broadcasts.note, *noted)
+                elif node is None and not context.in_optimizer and _is_square(out):
+                    noted = info, args, out, sys._getframe(1)
+                    context.shielded(info.name, self.broadcasts.note_constant, *noted)
+                if info.matrix:
+                    self.raised.note_matrix(info, args, kwargs, sys._getframe(1))
+                if node is None and not context.in_optimizer:
+                    self._note_operands(info, args, out)
+                    if info.shifts and not info.written:
+                        self.sizes.note_result(args, out, sys._getframe(1))
+                if info.sends and context.provenance.are_read(info, args, kwargs):
+                    context.received.note_handed(info.tensors(args, kwargs))
+                if info.receives:
+                    context.received.note(self._ran(info, args, kwargs, out, made, before))
+                    return out
+                if info.skip:
+                    if type(out) in (float, bool) and node is None:
+                        self.note_read(args[0], out, sys._getframe(1))
+                    return out
+                if node is not None:
+                    if self.overwrites.any:
+                        context.shielded("backward", self.overwrites.check, running, args)
+                    running.ops.append((info, args, kwargs))
+                    if type(out) is torch.Tensor:
+                        running.made.add(out._cdata)
+                if (
+                    info.allocates
+                    or (type(out) is torch.Tensor and not out.is_cpu)
+                    or not (
+                        info.finite
+                        or (info.hands_on and _was_seen(args[0], node))
+                        or self._is_plainly_finite(out, made, info)
+                    )
+                    or context.provenance.are_read(info, args, kwargs)
+                ):
+                    self._look_closer(self._ran(info, args, kwargs, out, made, before))
+        except Exception as fault:
+            context.could_not_look_at(info.name, fault)
         return out
 
     def note_read(self, tensor: Any, value: float | None, frame: Any) -> None:

@@ -171,7 +171,7 @@ class Observation:
         if context.is_experiment or (ops is not None and ops.mode.capturing):
             return engine(one)
         if not context.nested:
-            self.sizes.begin_backward(one)
+            context.shielded("backward", self.sizes.begin_backward, one)
         is_step = one.is_step and not context.nested
         if is_step:
             self._begin_step(one.loss)
@@ -185,7 +185,7 @@ class Observation:
         if is_step:
             self._end_step()
         if not context.nested:
-            self.sizes.end_backward(one, result)
+            context.shielded("backward", self.sizes.end_backward, one, result)
             if ops is not None:
                 ops.mode.forget_history()
         return result
@@ -242,7 +242,7 @@ class Observation:
     def _end_step(self) -> None:
         self.context.end_step()
         if self.ops is not None:
-            self.ops.end_step()
+            self.context.shielded("a step", self.ops.end_step)
         self._on_step(self.steps, self._ops_so_far)
         if self._is_last and self._last.is_over_after_backward(self.sizes.updates.are_by_hand):
             self._halt(self._reason)
@@ -252,17 +252,18 @@ class Observation:
 
     def optimizer_made(self, optimizer: Any, frame: FrameType) -> None:
         with unobserved():
+            shielded = self.context.shielded
             self.coasting.end()
             self.limit.note_optimizer()
             if self.ops is not None:
-                self.ops.mode.refusable.optimizer_made(optimizer)
-            self.sizes.optimizer_made(optimizer, frame)
+                shielded("an optimizer", self.ops.mode.refusable.optimizer_made, optimizer)
+            shielded("an optimizer", self.sizes.optimizer_made, optimizer, frame)
 
     def optimizer_begins(self, work: Work) -> None:
         with unobserved():
             if self.ops is not None:
                 self.ops.optimizer_begins(work)
-            self.sizes.optimizer_begins(work)
+            self.context.shielded("the optimizer", self.sizes.optimizer_begins, work)
 
     def optimizer_ends(self, work: Work) -> None:
         with unobserved():
@@ -274,7 +275,7 @@ class Observation:
             self.limit.note_update(self.steps)
         if self.ops is not None:
             self.ops.optimizer_ends(work)
-        self.sizes.optimizer_ends(work)
+        self.context.shielded("the optimizer", self.sizes.optimizer_ends, work)
         if work.over and self._last.is_over_after(work.optimizer):
             self._halt(self._reason)
         if work.over and self.coasting.may_begin_after(work.optimizer) and not work.inner:

@@ -38,7 +38,7 @@ def follow_modules(context: RunContext, dispatch: Dispatch, stack: ExitStack, th
             return original(self, *args, **kwargs)
         outer = context.module
         if outer is None:
-            context.names.saw_root(self)
+            context.shielded("a module", context.names.saw_root, self)
         context.module = ModuleFrame(self, outer)
         try:
             return original(self, *args, **kwargs)
@@ -78,7 +78,8 @@ def follow_functions(
         user, inner = note_site(sys._getframe(), context.module)
         if checks is not None:
             with torch._C.DisableTorchFunction():
-                checks.before(cls, args, kwargs, original, user)
+                looked = cls, args, kwargs, original, user
+                context.shielded("a custom Function", checks.before, *looked)
         seq, name = _sequence_nr(), function_name(cls)
         outer, context.function = context.function, name
         try:

@@ -81,14 +81,16 @@ class Fading:
             self._first, self.wants_look = slopes, False
         elif self.wants_look:
             self.wants_look, self._looked_at = False, self.norms[-1][1]
-            if not slopes:  # nor will another look find any
+            # What was flat at first has not become so.
+            before = {key: steep for key in slopes if (steep := self._before(key))}
+            ratios = {key: slopes[key][0] / steep for key, steep in before.items()}
+            if not ratios:  # nor will another look find any
                 return
-            ratios = {key: slope / self._before(key) for key, (slope, _) in slopes.items()}
             key = min(ratios, key=ratios.__getitem__)
             slope, crossing = slopes[key]
             if self.flat is None or slope < self.flat.slope:
                 uses = tuple(one.call for one in _uses(crossing, crossings))
-                self.flat = Flat(step, crossing.call, slope, self._before(key), uses)
+                self.flat = Flat(step, crossing.call, slope, before[key], uses)
 
     def _before(self, key: object) -> float:
         """The slope there at first; 1 where nobody saw it."""

@@ -31,7 +31,6 @@ from gradscope.record.sizes.leaves import Leaves, Watched, has_memory
 from gradscope.record.sizes.reduction import Factor, factor_of_mean
 from gradscope.record.sizes.sights import sights_from
 from gradscope.record.stand_ins import is_elsewhere, stand_in, without_us
-from gradscope.record.tracing import unobserved
 
 _MOST = 16  # optimizers: an inner loop makes them by the thousand
 _LEFT_OUT = NotChecked(
@@ -78,11 +77,11 @@ class Usages:
             if self._context.coasts or is_elsewhere(thread):
                 return original(one, *args, **kwargs)
             waiting = [each for each in self._accounts.values() if each.piled]
-            with unobserved():
+            with shielded(self._context):
                 for account in waiting:
                     account.look()
             original(one, *args, **kwargs)
-            with unobserved():
+            with shielded(self._context):
                 for account in waiting:
                     if account.is_changed():
                         account.note_cleared(sites.user_site(sys._getframe(1)))
@@ -99,14 +98,14 @@ class Usages:
         after: Callable[[Any, Any, FrameType], None],
     ) -> None:
         """Call `after` with the object, the first argument, and the caller's frame."""
-        original = getattr(owner, name)
+        original, context = getattr(owner, name), self._context
 
         def call(self: Any, *args: Any, **kwargs: Any) -> Any:
             with without_us:
                 result = original(self, *args, **kwargs)
             if not is_elsewhere(thread):
                 given = args[0] if args else next(iter(kwargs.values()), None)
-                with unobserved():
+                with shielded(context):
                     after(self, given, sys._getframe(1))
             return result
 
@@ -117,22 +116,23 @@ class Usages:
     def begin_pass(self, one: BackwardPass) -> None:
         """One that adds gradients to leaves is about to run."""
         self._graph, self._factor = None, None
-        for account in self._open:
-            account.look()
-        if self._accounts and self._context.step < SAMPLE:
-            with shielded(self._context):
+        with shielded(self._context):
+            for account in self._open:
+                account.look()
+            if self._accounts and self._context.step < SAMPLE:
                 given = one.args[0] if one.args else ()
                 self._factor = factor_of_mean(one.outputs, given, self._context)
 
     def end_pass(self) -> None:
         self.wants_look = False
-        for account in self._open:
-            if account.is_changed():
-                step = self._context.step
-                account.note_pass(step, self._factor, in_use=bool(self._stepping))
-                if self._graph is not None:
-                    account.fading.note_graph(step, self._graph)
-            self.wants_look |= account.fading.wants_look
+        with shielded(self._context):
+            for account in self._open:
+                if account.is_changed():
+                    step = self._context.step
+                    account.note_pass(step, self._factor, in_use=bool(self._stepping))
+                    if self._graph is not None:
+                        account.fading.note_graph(step, self._graph)
+                self.wants_look |= account.fading.wants_look
 
     @property
     def stepped(self) -> set[int]:

@@ -12,11 +12,11 @@ from torch.nn.utils import clip_grad
 
 from gradscope.dataclass import dataclass
 from gradscope.facts import LateClip
-from gradscope.record.context import RunContext
+from gradscope.record.context import RunContext, shielded
 from gradscope.record.optimizers import Work, held_by, parameters_of
 from gradscope.record.sites import Site, note_site, place_of
 from gradscope.record.stand_ins import is_elsewhere, stand_in, without_us
-from gradscope.record.tracing import computes_values, unobserved
+from gradscope.record.tracing import computes_values
 
 _MOST_KEPT = 16
 
@@ -71,7 +71,7 @@ class Clipping:
             can_clip = isinstance(max_norm, SupportsFloat)  # else torch refuses
             if can_clip and is_seen():
                 site = note_site(sys._getframe(1))[0]
-                with unobserved():
+                with shielded(self._context):
                     found = Clip("clip_grad_norm_", float(max_norm), total, site)
                     grads = _grads(parameters)
                     self._clips(grads, found)
@@ -82,7 +82,7 @@ class Clipping:
         def group(tensors: Any, *args: Any, **kwargs: Any) -> Any:
             caller = sys._getframe(1)
             if caller.f_code is by_value and is_seen():
-                with unobserved():
+                with shielded(self._context):
                     bound = float(caller.f_locals["clip_value"])
                     found = Clip("clip_grad_value_", bound, None, note_site(caller)[0])
                     self._clips(tensors[0], found)
@@ -91,7 +91,7 @@ class Clipping:
         def unscale_(one: Any, optimizer: Any) -> None:
             has_groups = hasattr(optimizer, "param_groups")  # else torch refuses
             if has_groups and one.is_enabled() and is_seen():
-                with unobserved():
+                with shielded(self._context):
                     self._unscales(optimizer, one, note_site(sys._getframe(1))[0])
             with without_us:
                 unscale(one, optimizer)
