@@ -44,6 +44,8 @@ MEANT = [
     "(net(x).view(-1, 1) - y[None]).abs().mean()",
     "(nn.Linear(3, 2)(x)[:, 0][:, None] - y).abs().mean()",
     "(net(x) - x[:, 1:2]).abs().mean()",
+    # beside other results of all pairs, as in |a - b|^2 = |a|^2 + |b|^2 - 2 a b
+    "(net(x).square().sum(1, keepdim=True) + y.square() - 2 * net(x) @ y[None]).exp().mean()",
     "(net(x)[:, 0] - x[:, 1][:, None]).abs().mean()",
     "(net(x) - net(x)[:, 0].square()).abs().mean()",
     "(net(x) - y[None]).abs().mean()",
@@ -69,3 +71,21 @@ def test_pairs_that_nobody_asked_for_are_told(tmp_path, loss, patched):
 @pytest.mark.parametrize("loss", MEANT)
 def test_pairs_that_are_written_as_such_are_meant(tmp_path, loss):
     assert diagnosed_text(f"{HEAD}loss = {loss}\n{END}", tmp_path).findings == ()
+
+
+def test_a_column_that_is_read_twice_is_flattened_where_it_is_made(tmp_path):
+    text = (
+        f"{HEAD}p = net(x).sigmoid()\nloss = -(y * p.log() + (1 - y) * (1 - p).log()).mean()\n{END}"
+    )
+    first, second = diagnosed_text(text, tmp_path, verify=True).findings
+
+    assert {first.rule, second.rule} == {"GS411"}
+    assert "+p = net(x).sigmoid().squeeze(-1)\n" in first.fixes[0].patch
+    assert first.fixes[0].verified is True and second.fixes[0].patch == first.fixes[0].patch
+
+
+def test_a_patch_of_one_term_does_not_repair_the_other(tmp_path):
+    loss = "-(y * F.logsigmoid(net(x)) + (1 - y) * F.logsigmoid(-net(x))).mean()"
+    first, second = diagnosed_text(f"{HEAD}loss = {loss}\n{END}", tmp_path, verify=True).findings
+
+    assert second.fixes[0].patch != first.fixes[0].patch

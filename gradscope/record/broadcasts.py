@@ -2,6 +2,7 @@
 of shape (n, 1) and a row of shape (n,), of whose n * n results a loss is one number."""
 
 import math
+from collections.abc import Container
 from dataclasses import replace
 from typing import Any
 
@@ -57,7 +58,9 @@ class Broadcasts:
         for node in one.above if seen else ():
             fact = seen.get(node._sequence_nr())
             note = self._context.journal.call_of(node._sequence_nr()) if fact is not None else None
-            if fact is not None and note is not None and _is_summed_up(node, one, fact.size):
+            if fact is None or note is None:
+                continue
+            if _is_summed_up(node, one, fact.size, seen):
                 call = to_call(note, node._sequence_nr())
                 fact = replace(fact, call=call, operands=told(call, fact.operands))
                 self._kept.setdefault(note.user[:1], fact)
@@ -77,12 +80,13 @@ def _is_stood_up(column: torch.Tensor) -> bool:
     return column._is_view() and not cut
 
 
-def _is_summed_up(node: Any, one: BackwardPass, size: int) -> bool:
-    """Whether each result is dealt with by itself until all are one number."""
+def _is_summed_up(node: Any, one: BackwardPass, size: int, noted: Container[int]) -> bool:
+    """Whether each result is dealt with by itself until all are one number. Where they meet other
+    results of all pairs, as a matrix product gives them, all pairs are meant."""
     waiting, seen = [node], set[Any]()
     while waiting and len(seen) < _FARTHEST:
         node = waiting.pop()
-        numel = math.prod(node._input_metadata[0].shape)
+        numel = _numel(node)
         if numel == 1 or node in seen:
             continue
         seen.add(node)
@@ -90,4 +94,24 @@ def _is_summed_up(node: Any, one: BackwardPass, size: int) -> bool:
         if numel != size * size or not users:
             return False
         waiting += users
-    return not waiting
+    others = (below for each in seen for below, _ in each.next_functions if below not in seen)
+    pairs = (other for other in others if other is not None and _numel(other) == size * size)
+    return not waiting and all(_is_made_of(other, noted) for other in pairs)
+
+
+def _numel(node: Any) -> int:
+    return math.prod(node._input_metadata[0].shape)
+
+
+def _is_made_of(node: Any, noted: Container[int]) -> bool:
+    """Whether an op that was noted lies before a node."""
+    waiting, seen = [node], set[Any]()
+    while waiting and len(seen) < _FARTHEST:
+        node = waiting.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if hasattr(node, "_sequence_nr") and node._sequence_nr() in noted:
+            return True
+        waiting += (below for below, _ in node.next_functions)
+    return False
