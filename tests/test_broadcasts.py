@@ -29,6 +29,9 @@ CROSSED = [
      "((net(x).squeeze(-1) - y.view(6, 1).squeeze(1)) ** 2).mean()"),
     ("((nn.Linear(3, 2)(x).chunk(2, -1)[0] - y) ** 2).mean()",
      "((nn.Linear(3, 2)(x).chunk(2, -1)[0].squeeze(-1) - y) ** 2).mean()"),
+    # beside another column of the model
+    ("((net(x) - y).square() / net(x).exp()).mean()",
+     "((net(x) - y.unsqueeze(-1)).square() / net(x).exp()).mean()"),
     ("((nn.Linear(3, 2)(x)[:, :1] - y) ** 2).mean()",
      "((nn.Linear(3, 2)(x)[:, :1].squeeze(-1) - y) ** 2).mean()"),
     ("(net(x)[:, 0].square() - torch.rand(6, 1)).mean()",

@@ -58,11 +58,18 @@ class Broadcasts:
         for node in one.above if seen else ():
             fact = seen.get(node._sequence_nr())
             note = self._context.journal.call_of(node._sequence_nr()) if fact is not None else None
-            if fact is None or note is None:
+            made = _made(node, one, fact.size) if fact is not None else None
+            if fact is None or note is None or made is None:
                 continue
-            if _is_summed_up(node, one, fact.size, seen):
+            met = {below for each in made - {node} for below, _ in each.next_functions} - made
+            shapes = {other: _shape(other) for other in met if other is not None}
+            pairs = [other for other, shape in shapes.items() if math.prod(shape) == fact.size**2]
+            # Where they meet other results of all pairs, as of a matrix product, these are meant.
+            if all(_is_made_of(other, seen) for other in pairs):
                 call = to_call(note, node._sequence_nr())
-                fact = replace(fact, call=call, operands=told(call, fact.operands))
+                is_met = (fact.size, 1) in shapes.values()
+                operands = told(call, fact.operands)
+                fact = replace(fact, call=call, operands=operands, meets_columns=is_met)
                 self._kept.setdefault(note.user[:1], fact)
 
 
@@ -80,27 +87,25 @@ def _is_stood_up(column: torch.Tensor) -> bool:
     return column._is_view() and not cut
 
 
-def _is_summed_up(node: Any, one: BackwardPass, size: int, noted: Container[int]) -> bool:
-    """Whether each result is dealt with by itself until all are one number. Where they meet other
-    results of all pairs, as a matrix product gives them, all pairs are meant."""
+def _made(node: Any, one: BackwardPass, size: int) -> set[Any] | None:
+    """What is made of the results of a node, where each is dealt with by itself until all are one
+    number; None where they are not."""
     waiting, seen = [node], set[Any]()
     while waiting and len(seen) < _FARTHEST:
         node = waiting.pop()
-        numel = _numel(node)
+        numel = math.prod(_shape(node))
         if numel == 1 or node in seen:
             continue
         seen.add(node)
         users = one.above.get(node, [])
         if numel != size * size or not users:
-            return False
+            return None
         waiting += users
-    others = (below for each in seen for below, _ in each.next_functions if below not in seen)
-    pairs = (other for other in others if other is not None and _numel(other) == size * size)
-    return not waiting and all(_is_made_of(other, noted) for other in pairs)
+    return None if waiting else seen
 
 
-def _numel(node: Any) -> int:
-    return math.prod(node._input_metadata[0].shape)
+def _shape(node: Any) -> tuple[int, ...]:
+    return tuple(node._input_metadata[0].shape)
 
 
 def _is_made_of(node: Any, noted: Container[int]) -> bool:

@@ -48,9 +48,11 @@ def of_one_shape(culprit: Culprit, request: ask.MatchShapes) -> Ways:
     """`prediction.squeeze(-1)`, where it is made if its statement reads it several times, or
     `target.unsqueeze(-1)`."""
     column = culprit.operands.get(request.column)
-    if column is not None and (made := _read_again(culprit, column)) is not None:
+    made = _read_again(culprit, column) if column is not None and not request.others else None
+    if made is not None:
         yield [culprit.replace(made, f"{culprit.text(made)}.squeeze(-1)")]
-    for role, method in ((request.column, "squeeze"), (request.row, "unsqueeze")):
+    ways = ((request.column, "squeeze"), (request.row, "unsqueeze"))
+    for role, method in ways[::-1] if request.others else ways:
         node = culprit.operands.get(role)
         if node is not None:
             yield [culprit.replace(node, f"{culprit.text(node)}.{method}(-1)")]
