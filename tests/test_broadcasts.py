@@ -29,6 +29,9 @@ CROSSED = [
      "((net(x).squeeze(-1) - y.view(6, 1).squeeze(1)) ** 2).mean()"),
     ("((nn.Linear(3, 2)(x).chunk(2, -1)[0] - y) ** 2).mean()",
      "((nn.Linear(3, 2)(x).chunk(2, -1)[0].squeeze(-1) - y) ** 2).mean()"),
+    # beside another column of the model
+    ("((net(x) - y).square() / net(x).exp()).mean()",
+     "((net(x) - y.unsqueeze(-1)).square() / net(x).exp()).mean()"),
     ("((nn.Linear(3, 2)(x)[:, :1] - y) ** 2).mean()",
      "((nn.Linear(3, 2)(x)[:, :1].squeeze(-1) - y) ** 2).mean()"),
     ("(net(x)[:, 0].square() - torch.rand(6, 1)).mean()",
@@ -46,6 +49,8 @@ MEANT = [
     "(net(x).view(-1, 1) - y[None]).abs().mean()",
     "(nn.Linear(3, 2)(x)[:, 0][:, None] - y).abs().mean()",
     "(net(x) - x[:, 1:2]).abs().mean()",
+    # beside other results of all pairs, as in |a - b|^2 = |a|^2 + |b|^2 - 2 a b
+    "(net(x).square().sum(1, keepdim=True) + y.square() - 2 * net(x) @ y[None]).exp().mean()",
     "(net(x)[:, 0] - x[:, 1][:, None]).abs().mean()",
     "(net(x) - net(x)[:, 0].square()).abs().mean()",
     "(net(x) - y[None]).abs().mean()",
@@ -118,3 +123,21 @@ def test_a_patch_is_whole_where_no_other_pairs_are_left_in_the_loss(tmp_path):
     lines = [line[1:] for line in first.fixes[0].patch.splitlines() if line[:1] == "+"][1:]
     assert all(line in mended for line in lines)
     assert (len(lines), first.fixes[0].verified, second.fixes[0].verified) == (2, True, True)
+
+
+def test_a_column_that_is_read_twice_is_flattened_where_it_is_made(tmp_path):
+    text = (
+        f"{HEAD}p = net(x).sigmoid()\nloss = -(y * p.log() + (1 - y) * (1 - p).log()).mean()\n{END}"
+    )
+    first, second = diagnosed_text(text, tmp_path, verify=True).findings
+
+    assert {first.rule, second.rule} == {"GS411"}
+    assert "+p = net(x).sigmoid().squeeze(-1)\n" in first.fixes[0].patch
+    assert first.fixes[0].verified is True and second.fixes[0].patch == first.fixes[0].patch
+
+
+def test_a_patch_of_one_term_does_not_repair_the_other(tmp_path):
+    loss = "-(y * F.logsigmoid(net(x)) + (1 - y) * F.logsigmoid(-net(x))).mean()"
+    first, second = diagnosed_text(f"{HEAD}loss = {loss}\n{END}", tmp_path, verify=True).findings
+
+    assert second.fixes[0].patch != first.fixes[0].patch

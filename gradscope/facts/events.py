@@ -311,12 +311,14 @@ class Headroom:
 @dataclass(frozen=True, slots=True)
 class Broadcast:
     """An op that was done with each of `size` elements and every one of `size` others, one operand
-    of shape (size, 1) and the other of (size,), of whose results a loss is one number."""
+    of shape (size, 1) and the other of (size,), of whose results a loss is one number.
+    `meets_columns`: on the way there they meet others of shape (size, 1)."""
 
     call: Call
     step: int
     size: int
     operands: tuple[Operand, ...]
+    meets_columns: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@ of shape (n, 1) and a row of shape (n,), of whose n * n results a loss is one nu
 
 import math
 import weakref
+from collections.abc import Container
 from dataclasses import replace
 from typing import Any
 
@@ -86,8 +87,16 @@ class Broadcasts:
         for node in one.above if seen else ():
             fact = seen.get(node._sequence_nr())
             note = self._context.journal.call_of(node._sequence_nr()) if fact is not None else None
-            if fact is None or note is None or not _is_summed_up(node, one, fact.size):
+            made = _made(node, one, fact.size) if fact is not None else None
+            if fact is None or note is None or made is None:
                 continue
+            met = {below for each in made - {node} for below, _ in each.next_functions} - made
+            shapes = {other: _shape(other) for other in met if other is not None}
+            pairs = [other for other, shape in shapes.items() if math.prod(shape) == fact.size**2]
+            # Where they meet other results of all pairs, as of a matrix product, these are meant.
+            if not all(_is_made_of(other, seen) for other in pairs):
+                continue
+            fact = replace(fact, meets_columns=(fact.size, 1) in shapes.values())
             if fact.call is UNRESOLVED:
                 call = to_call(note, node._sequence_nr())
                 fact = replace(fact, call=call, operands=told(call, fact.operands))
@@ -117,17 +126,36 @@ def _is_stood_up(column: torch.Tensor) -> bool:
     return column._is_view() and not cut
 
 
-def _is_summed_up(node: Any, one: BackwardPass, size: int) -> bool:
-    """Whether each result is dealt with by itself until all are one number."""
+def _made(node: Any, one: BackwardPass, size: int) -> set[Any] | None:
+    """What is made of the results of a node, where each is dealt with by itself until all are one
+    number; None where they are not."""
     waiting, seen = [node], set[Any]()
     while waiting and len(seen) < _FARTHEST:
         node = waiting.pop()
-        numel = math.prod(node._input_metadata[0].shape)
+        numel = math.prod(_shape(node))
         if numel == 1 or node in seen:
             continue
         seen.add(node)
         users = one.above.get(node, [])
         if numel != size * size or not users:
-            return False
+            return None
         waiting += users
-    return not waiting
+    return None if waiting else seen
+
+
+def _shape(node: Any) -> tuple[int, ...]:
+    return tuple(node._input_metadata[0].shape)
+
+
+def _is_made_of(node: Any, noted: Container[int]) -> bool:
+    """Whether an op that was noted lies before a node."""
+    waiting, seen = [node], set[Any]()
+    while waiting and len(seen) < _FARTHEST:
+        node = waiting.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if hasattr(node, "_sequence_nr") and node._sequence_nr() in noted:
+            return True
+        waiting += (below for below, _ in node.next_functions)
+    return False

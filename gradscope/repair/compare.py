@@ -241,6 +241,9 @@ def _same_cause(finding: Finding, before: Seen, after: Seen) -> Finding | None:
         if _key(other) == _key(finding) and other.severity is finding.severity
     ]
     span = _span(finding)
+    named = [other for other in left if _names(other) == _names(finding)]
+    if named and len(named) >= sum(_names(other) == _names(finding) for other in twins):
+        return named[0]
     own = [other for other in left if _span(other) == span]
     if own and len(own) >= sum(_span(other) == span for other in twins):
         return own[0]
@@ -257,6 +260,11 @@ def _of_the_same_loss(finding: Finding, after: Seen) -> Finding | None:
 
 def _asks(finding: Finding, request: type[ask.Request]) -> bool:
     return any(isinstance(fix.request, request) for fix in finding.fixes)
+
+
+def _names(finding: Finding) -> tuple[tuple[str, str | None], ...]:
+    """What it reads: of two in one line that tells which is left."""
+    return tuple((one.role, one.name) for one in finding.tensors)
 
 
 def _span(finding: Finding) -> tuple[int, ...] | None:

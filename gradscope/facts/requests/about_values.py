@@ -63,10 +63,12 @@ class FiniteStart(Request):
 
 class MatchShapes(Request):
     """Take the last dimension, of size 1, off the operand that is called `column` in the schema of
-    the op, or give the one called `row` such a dimension."""
+    the op, or give the one called `row` such a dimension; this first where there are `others` of
+    the column's shape."""
 
     column: str
     row: str
+    others: bool = False
 
 
 class GiveScores(Request):

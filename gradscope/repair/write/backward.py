@@ -21,6 +21,7 @@ def corrected(culprit: Culprit, request: ask.Rewrite) -> Ways:
     template; without one, kept to where the forward is not cut off."""
     if request.saved is not None:
         yield from _saved(culprit, request.saved)
+        yield from _made_again(culprit, request.saved, request.position)
     if request.slips:
         name = culprit.source.file
         spots = [(one, one.at) for one in request.slips if one.at.file == name]
@@ -63,6 +64,47 @@ def _saved(culprit: Culprit, request: SavedInstead) -> Iterator[Candidate]:
             for given in node.args:
                 if needed.isidentifier() and isinstance(given, ast.Name) and given.id == was:
                     yield culprit.written(f"save `{needed}`, not `{was}`", given, needed)
+
+
+def _made_again(culprit: Culprit, request: SavedInstead, position: int) -> Iterator[Candidate]:
+    """`x * s` for `x` in backward, where forward returns that product of what it saves."""
+    source, node = culprit.source, _computed(culprit, position)
+    forward, backward = _method(culprit, "forward"), _method(culprit, "backward")
+    if forward is None or backward is None or node is None or not request.is_output:
+        return
+    returned = [one.value for one in ast.walk(forward) if isinstance(one, ast.Return)]
+    names = _handed_over(forward, backward)
+    if not returned or returned[-1] is None or request.was not in names:
+        return
+    read = [one for one in ast.walk(returned[-1]) if isinstance(one, ast.Name)]
+    own = [one for one in read if one.id not in culprit.names.imported]
+    if isinstance(returned[-1], ast.Name) or not all(one.id in names for one in own):
+        return
+    made = source.written(returned[-1], {one: names[one.id] for one in own})
+    wrong = [one for one in ast.walk(node) if isinstance(one, ast.Name)]
+    edits = [culprit.replace(one, made) for one in wrong if one.id == names[request.was]]
+    if "\n" not in made:
+        yield Candidate(f"compute the output again: `{made}`, not `{request.was}`", tuple(edits))
+
+
+def _handed_over(forward: ast.FunctionDef, backward: ast.FunctionDef) -> dict[str, str]:
+    """The names of what forward saves, each with the one that backward gives it."""
+    saved = [
+        one.args
+        for one in ast.walk(forward)
+        if isinstance(one, ast.Call) and called(one) == "save_for_backward"
+    ]
+    for made in ast.walk(backward):
+        value = made.value if isinstance(made, ast.Assign) else None
+        is_given = isinstance(value, ast.Attribute) and value.attr == "saved_tensors"
+        if not isinstance(made, ast.Assign) or not is_given or len(saved) != 1:
+            continue
+        (target,) = made.targets
+        if isinstance(target, ast.Tuple) and len(target.elts) == len(saved[0]):
+            both = zip(saved[0], target.elts, strict=True)
+            pairs = [p for p in both if all(isinstance(one, ast.Name) for one in p)]
+            return {getattr(one, "id", ""): getattr(other, "id", "") for one, other in pairs}
+    return {}
 
 
 def hooked(culprit: Culprit, request: ask.HookBackward) -> Ways:

@@ -15,6 +15,7 @@ from gradscope.repair.write.splice import keyword
 from gradscope.repair.write.statements import for_all_readers
 from gradscope.repair.write.uses import given_to
 from gradscope.rules.wording import phrases, proposals
+from gradscope.source import definition
 from gradscope.source.arguments import Spelled, spelled
 
 FILLED = {
@@ -44,11 +45,28 @@ def allocated(culprit: Culprit) -> Ways:
 
 
 def of_one_shape(culprit: Culprit, request: ask.MatchShapes) -> Ways:
-    """`prediction.squeeze(-1)`, or `target.unsqueeze(-1)`."""
-    for role, method in ((request.column, "squeeze"), (request.row, "unsqueeze")):
+    """`prediction.squeeze(-1)`, where it is made if its statement reads it several times, or
+    `target.unsqueeze(-1)`."""
+    column = culprit.operands.get(request.column)
+    made = _read_again(culprit, column) if column is not None and not request.others else None
+    if made is not None:
+        yield [culprit.replace(made, f"{culprit.text(made)}.squeeze(-1)")]
+    ways = ((request.column, "squeeze"), (request.row, "unsqueeze"))
+    for role, method in ways[::-1] if request.others else ways:
         node = culprit.operands.get(role)
         if node is not None:
             yield [culprit.replace(node, f"{culprit.text(node)}.{method}(-1)")]
+
+
+def _read_again(culprit: Culprit, node: ast.expr) -> ast.expr | None:
+    """What the one name in an expression is given, where its statement has other reads of it."""
+    names = {one.id: one for one in ast.walk(node) if isinstance(one, ast.Name)}
+    own = [one for one in names.values() if one.id not in culprit.names.imported]
+    made = definition(culprit.source, own[0]) if len(own) == 1 else None
+    statement = culprit.source.nodes.statement(node)
+    parts = [one for one in ast.walk(statement) if isinstance(one, ast.Name)]
+    reads = [one for one in parts if len(own) == 1 and one.id == own[0].id]
+    return made if len(reads) > 1 else None
 
 
 def diagonal(culprit: Culprit, request: ask.AddToDiagonal) -> Ways:

@@ -6,8 +6,10 @@ from collections.abc import Iterator
 
 from gradscope.repair.write.culprit import Candidate, Culprit
 from gradscope.repair.write.spelling import can_repeat, filled, operand_of
+from gradscope.repair.write.splice import after
 from gradscope.repair.write.uses import Uses
 from gradscope.rules.wording import proposals
+from gradscope.source import Source, binding
 from gradscope.source.arguments import spelled
 from gradscope.source.spans import alike
 
@@ -46,6 +48,45 @@ def selected(culprit: Culprit) -> Iterator[Candidate]:
 
 
 def cleaned(culprit: Culprit) -> Iterator[Candidate]:
+    """By the program's own mask, or without the rows of a table that hold what is bad."""
+    yield from _by_mask(culprit)
+    for node in culprit.related("birth"):
+        yield from _without_rows(culprit, node)
+
+
+def _without_rows(culprit: Culprit, table: ast.expr) -> Iterator[Candidate]:
+    """`data = data[data.isfinite().all(1)]` behind the line that makes a table, which is read by
+    its columns alone: inputs and targets lose the same rows."""
+    source = culprit.source
+    made = source.nodes.statement(table)
+    target = made.targets[0] if isinstance(made, ast.Assign) and len(made.targets) == 1 else None
+    shapes = [one.shape for one in culprit.finding.tensors if one.role == "output"]
+    if not isinstance(target, ast.Name) or not shapes or len(shapes[0]) != 2:
+        return
+    reads = source.nodes.scope(target).owner(target.id).reads.get(target.id, ())
+    given = {one: binding(source, one) for one in reads}
+    own = [one for one, found in given.items() if found is not None and found.statement is made]
+    if (
+        None in given.values()
+        or len(own) < 2
+        or not all(_is_of_columns(source, one) for one in own)
+    ):
+        return
+    name = target.id
+    edits = after(source, made, f"{name} = {name}[{name}.isfinite().all(1)]")
+    yield Candidate(proposals.WITHOUT_ROWS.format(name=name), edits)
+
+
+def _is_of_columns(source: Source, node: ast.expr) -> bool:
+    """`data[:, 3]`: all rows."""
+    part = source.parents[node]
+    if not isinstance(part, ast.Subscript) or not isinstance(part.slice, ast.Tuple):
+        return False
+    rows = part.slice.elts[0]
+    return isinstance(rows, ast.Slice) and not (rows.lower or rows.upper or rows.step)
+
+
+def _by_mask(culprit: Culprit) -> Iterator[Candidate]:
     """`pred - target`, with `mask = ~target.isnan()` above it, reads
     `torch.where(mask, target, 0.0)`: NaN times a mask of 0 is NaN."""
     operands = [one for one in culprit.operands.values() if isinstance(one, ast.Name)]

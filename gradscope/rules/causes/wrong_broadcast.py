@@ -59,5 +59,5 @@ class WrongBroadcast(Rule):
             label=f"makes ({n}, {n}) of ({n}, 1) and ({n},)",
             evidence={"size": n},
             tensors=one.operands,
-            fixes=(ask.MatchShapes(column.role, row.role),),
+            fixes=(ask.MatchShapes(column.role, row.role, one.meets_columns),),
         )
