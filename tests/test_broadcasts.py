@@ -107,3 +107,23 @@ def test_a_patch_is_whole_where_no_other_pairs_are_left_in_the_loss(tmp_path):
     lines = [line[1:] for line in first.fixes[0].patch.splitlines() if line[:1] == "+"][1:]
     assert all(line in mended for line in lines)
     assert (len(lines), first.fixes[0].verified, second.fixes[0].verified) == (2, True, True)
+
+
+def test_a_warning_that_a_verified_patch_mends_leads(tmp_path):
+    """The other one has no patch: a term that counts, and trains nothing."""
+    text = f"""{HEAD}opt = torch.optim.SGD(net.parameters(), lr=0.01)
+for step in range(4):
+    out = net(x)
+    hit = (out.sigmoid() > 0.5).float() * (y[:, None] > 0.5)
+    overlap = 1 - hit.sum() / (y > 0.5).sum()
+    loss = (out - y).square().mean() + 0.5 * overlap
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+"""
+
+    first, second = diagnosed_text(text, tmp_path, verify=True).findings
+
+    assert (first.rule, first.severity, first.fixes[0].verified) == ("GS411", "warning", True)
+    assert (second.rule, second.severity) == ("GS403", "warning")
+    assert second.fixes[0].verified is not True
