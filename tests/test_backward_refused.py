@@ -752,6 +752,15 @@ NO_LEAVES = {
     """,
 }
 OTHERS = {
+    "a step past the scaler": """
+        scaler = torch.amp.GradScaler("cpu")
+        for _ in range(3):
+            optimizer.zero_grad()
+            scaler.scale((net(x) - y).square().mean()).backward()
+        -     optimizer.step()  # <-
+        +     scaler.step(optimizer)  # <-
+            scaler.update()
+    """,
     "several numbers": """
         loss = F.mse_loss(net(x), y, reduction="none")
         - loss.backward()  # <-
@@ -815,6 +824,24 @@ ADVICE = {
 }
 
 RIGHT = {
+    "a step through the scaler": """
+        scaler = torch.amp.GradScaler("cpu")
+        for _ in range(3):
+            optimizer.zero_grad()
+            scaler.scale((net(x) - y).square().mean()).backward()
+            scaler.step(optimizer)
+            scaler.update()
+    """,
+    "a gradient that is asked for, and may be none": """
+        frozen = torch.zeros(3)
+        hidden = torch.tanh(net(x))
+        hidden.square().mean().backward()
+        print(frozen.grad, net.weight.grad.norm())
+        try:
+            frozen.grad.zero_()
+        except AttributeError:
+            pass
+    """,
     "retained for a second loss": """
         h = torch.tanh(net(x))
         h.mean().backward(retain_graph=True)

@@ -136,8 +136,29 @@ def test_a_column_that_is_read_twice_is_flattened_where_it_is_made(tmp_path):
     assert first.fixes[0].verified is True and second.fixes[0].patch == first.fixes[0].patch
 
 
-def test_a_patch_of_one_term_does_not_repair_the_other(tmp_path):
+def test_two_terms_of_one_line_are_repaired_together(tmp_path):
     loss = "-(y * F.logsigmoid(net(x)) + (1 - y) * F.logsigmoid(-net(x))).mean()"
     first, second = diagnosed_text(f"{HEAD}loss = {loss}\n{END}", tmp_path, verify=True).findings
 
-    assert second.fixes[0].patch != first.fixes[0].patch
+    assert first.fixes[0].patch.count(".squeeze(-1)") == 2 and first.fixes[0].verified is True
+    assert second.fixes[0].patch == first.fixes[0].patch
+
+
+def test_a_warning_that_a_verified_patch_mends_leads(tmp_path):
+    """The other one has no patch: a term that counts, and trains nothing."""
+    text = f"""{HEAD}opt = torch.optim.SGD(net.parameters(), lr=0.01)
+for step in range(4):
+    out = net(x)
+    hit = (out.sigmoid() > 0.5).float() * (y[:, None] > 0.5)
+    overlap = 1 - hit.sum() / (y > 0.5).sum()
+    loss = (out - y).square().mean() + 0.5 * overlap
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+"""
+
+    first, second = diagnosed_text(text, tmp_path, verify=True).findings
+
+    assert (first.rule, first.severity, first.fixes[0].verified) == ("GS411", "warning", True)
+    assert (second.rule, second.severity) == ("GS403", "warning")
+    assert second.fixes[0].verified is not True

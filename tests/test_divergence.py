@@ -133,6 +133,35 @@ def test_a_loss_without_a_lower_bound_is_told_as_one():
 
     assert "the loss falls without end, x9 per step from step 0 to 7: -1 to" in found.message
     assert "Nothing bounds this loss from below" in found.why
+    # A shorter step gets there later.
+    assert [fix.request for fix in found.fixes] == [None]
+
+
+LIKELIHOOD = """import torch
+torch.manual_seed(0)
+net = torch.nn.Sequential(torch.nn.Linear(4, 16), torch.nn.ReLU(), torch.nn.Linear(16, 2))
+optimizer = torch.optim.Adam(net.parameters(), lr=0.03)
+for _ in range(60):
+    x = torch.randn(64, 4)
+    mean, logarithm = net(x).unbind(1)
+    spread = torch.distributions.Normal(mean, logarithm.exp())
+    loss = {}spread.log_prob(x.sum(1)).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_a_likelihood_that_is_minimised_is_told_and_not_the_op_that_it_ends_in(tmp_path):
+    first, *_ = diagnosed_text(LIKELIHOOD.format(""), tmp_path).findings
+
+    assert (first.rule, first.fixes[0].patch) == ("GS404", None)
+    assert "the loss falls without end" in first.message
+    assert "minimise its negative" in first.fixes[0].title
+
+
+def test_a_likelihood_that_is_maximised_is_healthy(tmp_path):
+    assert diagnosed_text(LIKELIHOOD.format("-"), tmp_path).findings == ()
 
 
 def test_data_of_another_scale_is_named():

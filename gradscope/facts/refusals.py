@@ -140,6 +140,15 @@ class NoLeaf(Refusal):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PastScaler(Refusal):
+    """A GradScaler was to adapt its `scale` to steps that went past it: `update` is the last one,
+    along gradients that it had not divided by the scale."""
+
+    update: Write
+    scale: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ViewWritten(Refusal):
     """An in-place op on one of several views that a function gives at once, or a view that a custom
     Function gives: `maker` is that."""
@@ -187,6 +196,7 @@ AnyRefusal = (
     | WithoutGraph
     | LeafWritten
     | NoLeaf
+    | PastScaler
     | ViewWritten
     | NotScalar
     | NotUsed

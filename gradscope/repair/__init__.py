@@ -35,7 +35,8 @@ def repaired(
     overlay: Mapping[str, Source] | None = None,
     untried: Reason | None = None,
 ) -> tuple[Finding, ...]:
-    """The findings with their fixes written as patches and tried, verified ones first.
+    """The findings with their fixes written as patches and tried, verified ones first, and of the
+    warnings those first that have a verified one.
 
     `trace` is the run that the findings are about. `rerun` runs the program again with patches,
     `rerun_with` after a setup, in float64; None where there is no way to. Without `verify` patches
@@ -71,9 +72,17 @@ def repaired(
         sum(len(finding.fixes) for finding in findings if _has_fixes(finding)),
     )
     served = [service.served(one) if _has_fixes(one) else one for one in findings]
-    return without_contradiction(
+    found = without_contradiction(
         tuple(service.with_later(one) if _has_fixes(one) else one for one in served)
     )
+    return tuple(sorted(found, key=_rank))
+
+
+def _rank(finding: Finding) -> tuple[int, bool]:
+    """Errors come in the order of their roots. Of warnings, which have not hurt, the one leads that
+    is known to be mended by a line."""
+    is_mended = any(fix.verified for fix in finding.fixes)
+    return finding.severity.rank, finding.severity is Severity.WARNING and not is_mended
 
 
 def _has_fixes(finding: Finding) -> bool:

@@ -64,6 +64,10 @@ class SlowSchedule(OfUsage):
     """Let the schedule last as long as the training."""
 
 
+class StepThroughScaler(Request):
+    """Let the GradScaler take the step, once it has divided the gradients by its scale."""
+
+
 class RateOfOne(OfUsage):
     """Give the optimizer the learning rate 1, which a schedule then multiplies by the rates."""
 

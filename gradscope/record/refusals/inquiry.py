@@ -24,7 +24,7 @@ from gradscope.record.definitions import (
 )
 from gradscope.record.events.provenance import storage_key
 from gradscope.record.graph import consumers, leaf_ids, up, withheld
-from gradscope.record.held import variables
+from gradscope.record.held import alive, variables
 from gradscope.record.refusals.exceptions import Raised, chain, gradient_read_at, written_at
 from gradscope.record.refusals.notes import Noted, Notes
 from gradscope.record.refusals.sharing import Sharing, as_update
@@ -32,6 +32,7 @@ from gradscope.record.sites import place_of, resolve
 from gradscope.record.sizes.flow import Flow
 from gradscope.record.sizes.reasons import cut_upstream, explained
 
+_KINDS = (RuntimeError, TypeError, AttributeError, AssertionError)
 Ask = Callable[["_Inquiry", Raised], refusals.AnyRefusal | None]
 
 
@@ -42,7 +43,7 @@ def refusal_of(
     forward that runs, or whose backward raised."""
     for one in chain(error):
         check = next((ask for text, ask in _CHECKS if text in str(one)), None)
-        if check is not None and isinstance(one, RuntimeError | TypeError | AttributeError):
+        if check is not None and isinstance(one, _KINDS):
             return check(_Inquiry(context, notes), Raised.by(one, flow, context.step))
     return None
 
@@ -198,6 +199,14 @@ class _Inquiry:
             nameless=known.isdisjoint(leaf_ids(consumers([tensor.grad_fn]))),
         )
 
+    def _past_scaler(self, raised: Raised) -> refusals.AnyRefusal | None:
+        update = next(reversed(self._notes.updates), None)
+        scaler = next(alive(torch.amp.GradScaler), None)
+        if update is None or scaler is None:
+            return None
+        scale = float(scaler.get_scale())
+        return refusals.PastScaler(**raised.at, update=as_update(update), scale=scale)
+
     def _view_written(self, raised: Raised) -> refusals.AnyRefusal | None:
         name, view = written_at(raised)
         made = getattr(view, "grad_fn", None)
@@ -271,6 +280,7 @@ _CHECKS: tuple[tuple[str, Ask], ...] = (
     ("Expected to have finished reduction in the prior iteration", _Inquiry._unreduced),
     ("appears to not have been used in the graph", _Inquiry._not_used),
     ("One of the differentiated Tensors does not require grad", _Inquiry._not_used),
+    ("No inf checks were recorded prior to update", _Inquiry._past_scaler),  # GradScaler's own
     ("'NoneType'", _Inquiry._no_leaf),  # Python's own, of a gradient that is not there
 )
 

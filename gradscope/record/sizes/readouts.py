@@ -41,13 +41,19 @@ class Readouts:
         return live or self._upstream_of_each(made)
 
     def _upstream_of_each(self, made: torch.Tensor) -> int:
-        """The same for `torch.tensor([one_loss, another])`: each number is a result of its own."""
+        """The same for `torch.tensor([one_loss, another])`: each number is a result of its own, or
+        each row."""
+        live = 0
+        if made.dim() > 1 and len(made) <= _LISTED:
+            with unobserved():
+                rows = made.unbind()
+            for key in filter(None, map(_key, rows)):
+                live |= self._live.get(key, 0)
         values = plain(made) if made.is_cpu and 1 < made.numel() <= _LISTED else None
-        if values is None:
-            return 0
+        if values is None or live:
+            return live
         with unobserved():
             numbers = values.reshape(-1).tolist()
-        live = 0
         for number in numbers:
             if _tells(number):
                 live |= self._live.get((1, _rounded(number)), 0)

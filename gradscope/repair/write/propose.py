@@ -71,6 +71,7 @@ BY_CLASS: Mapping[type[ask.Request], Callable[[Culprit], Ways]] = {
     ask.CopyBeforeWriting: detached.copied,
     ask.StepAtTheEnd: cycles.ended,
     ask.KeepScaler: cycles.kept_scaler,
+    ask.StepThroughScaler: training.through_scaler,
     ask.WiderWeights: cycles.widened,
     ask.ScaleLoss: _scaled,
     ask.WithoutGrad: refused.without_grad,

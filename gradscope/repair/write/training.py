@@ -80,7 +80,8 @@ def through_scaler(culprit: Culprit) -> Iterator[Candidate]:
         for call, step in steps(culprit) if used == {"scale"} else ():
             if isinstance(source.parents[step], ast.Expr):
                 text = f"{name}.step({target_of(culprit, call)})"
-                text += f"{source.newline}{source.indent(step.lineno)}{name}.update()"
+                if not _calls(culprit, name, "update"):
+                    text += f"{source.newline}{source.indent(step.lineno)}{name}.update()"
                 title = "step through the scaler, which divides the gradients by its scale"
                 edit = source.replaced(step, text)
                 yield Candidate(title, (edit,))

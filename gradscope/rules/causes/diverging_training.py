@@ -40,7 +40,8 @@ _WORDS = {
     ),
     divergence.Setting.UNBOUNDED: (
         "Nothing bounds this loss from below: the lower it gets, the larger its gradient, and the"
-        " longer the next step.",
+        " longer the next step. A log-likelihood or a reward is to be maximised: its negative is"
+        " the loss.",
         "the loss is below 0",
     ),
 }
@@ -106,6 +107,7 @@ class DivergingTraining(Rule):
         total = None
         if not stale and fault is None:
             total = divergence.blamed_sum(magnitudes.summed, rise, update)
+        is_unbounded = fault is not None and fault.setting is divergence.Setting.UNBOUNDED
         cleared = ask.ClearGradients(_known_clearing(updates))
         why, number_of_fault = _of_setting(fault) if fault else (_why(update), "")
         if stale:
@@ -145,10 +147,7 @@ class DivergingTraining(Rule):
                 *([cleared] if stale else ()),
                 *([_repair(fault)] if fault is not None else ()),
                 *([ask.AverageLoss(total)] if total is not None else ()),
-                _slower(rise, update, stale, magnitudes),
-                _STANDARDISED,
-                # To those that divide by the size of the gradient, a shorter one is the same.
-                *([] if update.blind_to_scale else [ask.ClipNorm()]),
+                *(() if is_unbounded else _shorter(rise, update, stale, magnitudes)),
             ),
         )
 
@@ -272,8 +271,20 @@ def _norms(totals: tuple[float, ...], rise: divergence.Rise) -> str:
 def _repair(fault: divergence.Overshoot) -> Asked:
     if fault.request is not None:
         return fault.request
-    title = "bound the loss from below: a margin, or normalise what it measures"
-    return Fix("stable-op", title, "display-only", "torch.relu(difference + margin)")
+    title = "minimise its negative, if it is to be large; else bound it from below: by a margin, or"
+    title += " normalise what it measures"
+    return Fix("stable-op", title, "display-only", "-distribution.log_prob(target).mean()")
+
+
+def _shorter(
+    rise: divergence.Rise, update: Update, stale: bool, magnitudes: Magnitudes
+) -> Iterator[Asked]:
+    """Ways to take shorter steps, none of which is one to a minimum that a loss does not have."""
+    yield _slower(rise, update, stale, magnitudes)
+    yield _STANDARDISED
+    # To those that divide by the size of the gradient, a shorter one is the same.
+    if not update.blind_to_scale:
+        yield ask.ClipNorm()
 
 
 def _slower(

@@ -27,6 +27,8 @@ def requests(refusal: refusals.Refusal) -> Iterator[ask.Request]:
                 return
             yield from (ask.LeafAtLast(),) if nameless else ()
             yield ask.RetainGradient(name)
+        case refusals.PastScaler():
+            yield ask.StepThroughScaler()
         case refusals.ViewWritten(name=name, raised_at=place):
             yield ask.OutOfPlace(place)
             yield ask.CopyLeaf(name)

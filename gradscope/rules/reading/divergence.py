@@ -130,6 +130,10 @@ def is_divergence(
         large = rise.rises >= cutoffs.FINITE_RISES and rise.total >= least
         # Of harder data the weights know nothing.
         return large and not rise.falls and not 1 / cutoffs.MOVED <= moved <= cutoffs.MOVED
+    # A loss that has fallen so far below zero is minimised the wrong way round, or has no minimum:
+    # whatever op its values leave the range in. An error that is measured grows above zero.
+    if rise.falls and rise.rises >= cutoffs.FINITE_RISES:
+        return rise.total >= cutoffs.FINITE_GROWTH * limit
     # An overflow in an op that grows slowly is the loop's own growth arriving there. One in `exp`
     # or a division is a cause of its own, whatever came before.
     if any(not has(root.event.op, Trait.GROWS_SLOWLY) for root in roots):

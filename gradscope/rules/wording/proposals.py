@@ -179,6 +179,11 @@ _WORDS: Mapping[type[ask.Request], _Words] = {
     ask.StepWhereCleared: _graph("step where the gradients are cleared, once they are added up"),
     ask.SlowSchedule: _graph("let the schedule last as long as the training"),
     ask.RateOfOne: _graph("multiply 1 by the rates that the function gives"),
+    ask.StepThroughScaler: (
+        "loss-scaling",
+        "step through the scaler, which divides the gradients by its scale",
+        "scaler.step(optimizer)\nscaler.update()",
+    ),
     ask.KeepScaler: ("loss-scaling", "let the scaler keep the scale that it finds", ""),
     ask.ScaleLoss: (
         "loss-scaling",

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from gradscope.facts import Call, Location, NoGradient, plural, refusals
+from gradscope.facts import Call, Location, NoGradient, number, plural, refusals
 from gradscope.ops.traits import Trait, has
 from gradscope.rules.reading.after_refusal import is_carried, is_once
 from gradscope.rules.wording import phrases
@@ -228,6 +228,23 @@ def _no_leaf(one: refusals.NoLeaf) -> Told:
     return Told(headline, why, label, one.location, evidence=evidence, raised=raised)
 
 
+def _past_scaler(one: refusals.PastScaler) -> Told:
+    scale, optimizer = number(one.scale, 6), one.update.optimizer
+    return Told(
+        f"`{optimizer}` steps past the GradScaler, along gradients that are {scale} times too"
+        " large",
+        f"The scaler has multiplied the loss, and so every gradient, by {scale}. It divides them"
+        " again where it takes the step itself, and looks for inf there: `update` finds that it was"
+        " never asked to.",
+        "steps without the scaler",
+        one.update.location,
+        "step",
+        evidence={"reason": "past-scaler", "optimizer": optimizer, "scale": one.scale},
+        numbers=(f"loss scale {scale}",),
+        raised="the scaler raised here",
+    )
+
+
 def _view(one: refusals.ViewWritten) -> Told:
     name, by = _named(one.name, "a view"), phrases.spelled(_op(one.maker))
     maker = f"`{by}`" if one.maker is not None else "one function"
@@ -313,6 +330,7 @@ _TOLD: Mapping[type[refusals.Refusal], Callable[[Any], Told]] = {
     refusals.WithoutGraph: _without_graph,
     refusals.LeafWritten: _leaf,
     refusals.NoLeaf: _no_leaf,
+    refusals.PastScaler: _past_scaler,
     refusals.ViewWritten: _view,
     refusals.NotScalar: _not_scalar,
     refusals.NotUsed: _not_used,
