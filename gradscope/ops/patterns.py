@@ -219,8 +219,8 @@ def _matches(tree: Tree | None, node: Ancestor | None) -> bool:
     if tree is CONSTANT or node is None:
         return tree is CONSTANT and node is None
     # PowBackward1 has an exponent that is a tensor, often learned: not the square of a pattern.
-    is_meant = key(node.node) in tree.ops and node.node != "PowBackward1"
-    if is_meant and _inputs_match(tree, node):
+    is_op = key(node.node) in tree.ops and node.node != "PowBackward1"
+    if is_op and _inputs_match(tree, node):
         return True
     return _hands_on(node) and any(_matches(tree, above) for above in node.inputs if above)
 

@@ -12,7 +12,7 @@ import torch
 from gradscope.facts import Broadcast, Operand
 from gradscope.record.context import RunContext
 from gradscope.record.events.measure import operand
-from gradscope.record.journal import UNRESOLVED, Note, to_call, told
+from gradscope.record.journal import UNRESOLVED, Note, named_operands, to_call
 from gradscope.record.passes import BackwardPass
 from gradscope.record.schema import OpInfo
 from gradscope.record.sites import Site, note_site
@@ -61,7 +61,7 @@ class Broadcasts:
             known = self._told.get(user)
             if known is None and len(self._told) < _MOST:
                 call = to_call(Note(info, user, inner, self._context.module))
-                operands = told(call, self._operands(info, args, frame))
+                operands = named_operands(call, self._operands(info, args, frame))
                 known = Broadcast(call, self._context.step, size, operands)
                 self._told[user] = known
         if known is not None and out.shape[0] == known.size:
@@ -99,7 +99,7 @@ class Broadcasts:
             fact = replace(fact, meets_columns=(fact.size, 1) in shapes.values())
             if fact.call is UNRESOLVED:
                 call = to_call(note, node._sequence_nr())
-                fact = replace(fact, call=call, operands=told(call, fact.operands))
+                fact = replace(fact, call=call, operands=named_operands(call, fact.operands))
             self._kept.setdefault(fact.call.location, fact)
 
 

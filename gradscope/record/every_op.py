@@ -211,14 +211,14 @@ class EveryOp:
         self.watching.note_confirmed()
         self._on_confirmed()
 
-    def told(self, trace: Trace) -> Trace:
+    def with_ops(self, trace: Trace) -> Trace:
         """A trace with what the ops have shown so far, of a program that ends as it says."""
         ending, journal, mode = trace.ending, self.context.journal, self.mode
         over = ending.kind != "stopped"
         symptoms = self.symptoms.settled(ending) if over else self.symptoms.confirmed
         sent = self.symptoms.sent()
-        harm = (*symptoms, sent) if sent is not None else symptoms
-        ends = [symptom.event for symptom in harm if symptom.event is not None]
+        suffered = (*symptoms, sent) if sent is not None else symptoms
+        ends = [symptom.event for symptom in suffered if symptom.event is not None]
         known = list(journal.ancestors(*ends))
         wanted = {raw.fact.id for raw in known}
         above = {seq for raw in known for seq in _seqs(raw.fact.ancestry)}

@@ -90,10 +90,10 @@ def resting(threads: Collection[int]) -> Iterator[bool]:
 def _sleeps(thread: int) -> bool:
     """Reading gives the lock up, and wakes whoever asks for it."""
     try:
-        told = Path(f"/proc/self/task/{thread}/stat").read_text()
+        stat = Path(f"/proc/self/task/{thread}/stat").read_text()
     except OSError:
         return True  # it is over
-    return told.rpartition(")")[2].split()[0] == "S"
+    return stat.rpartition(")")[2].split()[0] == "S"
 
 
 def die_with(parent: int) -> None:

@@ -186,12 +186,12 @@ def with_texts(event: Event) -> Event:
     """The event, whose unnamed operands are told by their expressions."""
     if event.phase is Phase.BACKWARD and not event.saved:
         return event  # those are operands of an op inside the formula
-    given = told(event.blame, event.operands)
+    given = named_operands(event.blame, event.operands)
     is_saved = event.operands is event.saved
     return replace(event, saved=given) if is_saved else replace(event, inputs=given)
 
 
-def told(call: Call, given: tuple[Operand, ...]) -> tuple[Operand, ...]:
+def named_operands(call: Call, given: tuple[Operand, ...]) -> tuple[Operand, ...]:
     """The operands of a call, those without a name with the expressions that the user wrote for
     them, where the op was not called inside a library."""
     place = call.location

@@ -392,5 +392,5 @@ class Observation:
             elsewhere=tuple(self._elsewhere),
             refusal=self._refusal,
         )
-        seen = seen if self.ops is None else self.ops.told(seen)
+        seen = seen if self.ops is None else self.ops.with_ops(seen)
         return replace(seen, not_checked=(*seen.not_checked, *self.sizes.not_checked))

@@ -97,13 +97,13 @@ def rate_of(optimizer: Any) -> float | None:
 
 def bad_settings(optimizer: Any, step: int) -> Iterator[Setting]:
     """Those that are inf or NaN, of the ones that a step is computed with, each once."""
-    told = set()
+    seen = set()
     for group in optimizer.param_groups:
         for name in filter(group.__contains__, _SETTINGS):
             for place, value in enumerate(_numbers(group[name])):
                 called = f"{name}[{place}]" if isinstance(group[name], tuple | list) else name
-                if not math.isfinite(value) and called not in told:
-                    told.add(called)
+                if not math.isfinite(value) and called not in seen:
+                    seen.add(called)
                     yield Setting(called, value, type(optimizer).__name__, step)
 
 

@@ -86,6 +86,6 @@ def _rank(finding: Finding) -> tuple[int, bool]:
 
 
 def _has_fixes(finding: Finding) -> bool:
-    is_told = finding.severity is not Severity.NOTE
+    is_problem = finding.severity is not Severity.NOTE
     wanted = ask.SetMode, ask.AddParameters  # of notes
-    return any(is_told or isinstance(fix.request, wanted) for fix in finding.fixes)
+    return any(is_problem or isinstance(fix.request, wanted) for fix in finding.fixes)

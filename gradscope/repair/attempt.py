@@ -185,7 +185,7 @@ class Bench:
             if outcome.doubtful and not self._is_repeatable(trace, step):
                 return Outcome(NotTried(Reason.NOT_REPEATABLE))
             if isinstance(outcome.verdict, Verified):
-                asks = worth.asks_for_truth(finding) and not (same or one.made[-1].meant)
+                asks = worth.asks_for_truth(finding) and not (same or one.made[-1].own_number)
                 exact = self._in_float64(step) if asks else None
                 in_half = finding.measured.dtype in HALF
                 first = next(iter(finding.chain), None)

@@ -335,26 +335,30 @@ def _of_others(finding: Finding, before: Seen, after: Seen) -> set[Symptom]:
 
 def _left(finding: Finding, after: Seen, step: int, theirs: set[Symptom]) -> Symptom | None:
     """A symptom of the finding that the second run shows as well, or says that it has."""
-    had = {_hurt(symptom) for symptom in finding.symptoms}
+    had = {_subject(symptom) for symptom in finding.symptoms}
     shown = (one for one in after.trace.symptoms if one.step <= step and one not in theirs)
-    said = (one for other in after.findings for one in other.symptoms)
-    still = (one for one in said if one.trouble is Trouble.UNCHANGED)
-    return next((one for one in (*shown, *still) if _hurt(one) in had), None)
+    later = (one for other in after.findings for one in other.symptoms)
+    still = (one for one in later if one.trouble is Trouble.UNCHANGED)
+    return next((one for one in (*shown, *still) if _subject(one) in had), None)
 
 
 def _unhealed(finding: Finding, after: Trace, step: int) -> Symptom | None:
     """A gradient that is bad still, where the second run ended before anybody could take it."""
     bad = {(Subject.GRADIENT, one.name) for one in after.gradients if one.bad}
-    return next((one for one in finding.symptoms if one.step == step and _hurt(one) in bad), None)
+    return next(
+        (one for one in finding.symptoms if one.step == step and _subject(one) in bad), None
+    )
 
 
 def _unexplained(before: Seen, after: Seen, step: int) -> Symptom | None:
     """A bad value of the second run that the first did not have."""
-    had = {_hurt(symptom) for symptom in before.trace.symptoms}
-    return next((s for s in after.trace.symptoms if s.step <= step and _hurt(s) not in had), None)
+    had = {_subject(symptom) for symptom in before.trace.symptoms}
+    return next(
+        (s for s in after.trace.symptoms if s.step <= step and _subject(s) not in had), None
+    )
 
 
-def _hurt(symptom: Symptom) -> tuple[Subject, str]:
+def _subject(symptom: Symptom) -> tuple[Subject, str]:
     """What is bad, whether by NaN or by inf."""
     return symptom.subject, symptom.tensor
 
@@ -368,10 +372,10 @@ def _change(
     finding: Finding, after: Trace, kind: str, theirs: set[Symptom]
 ) -> verdicts.Change | None:
     """What the finding's first symptom was, and is; that of a loss is told by its value."""
-    if not finding.symptoms or _hurt(finding.symptoms[0])[0] == "loss":
+    if not finding.symptoms or _subject(finding.symptoms[0])[0] == "loss":
         return None
     first = finding.symptoms[0]
     own = (one for one in after.symptoms if one not in theirs)
-    now = next((one for one in own if _hurt(one) == _hurt(first)), None)
+    now = next((one for one in own if _subject(one) == _subject(first)), None)
     others = len(finding.symptoms) - 1
     return verdicts.Change(first, now.bad if now else 0, others, bounded=kind == "clip-norm")

@@ -123,8 +123,8 @@ class Rule:
             "tensors": tensors(event),
         }
         known.update(parts)
-        told = (measurements.operands_told(event), bad, *parts.get("numbers", ()))
-        known["numbers"] = tuple(filter(None, told))
+        numbers = (measurements.operands_in_words(event), bad, *parts.get("numbers", ()))
+        known["numbers"] = tuple(filter(None, numbers))
         return self.found(message, why, event.blame, fixes, **known)
 
     def finding(

@@ -176,8 +176,8 @@ class Examiner:
                 return Kind.SOURCE
             if op.info.name == LITERAL:
                 return Kind.SOURCE if nan else Kind.CONSTANT
-            meant = any(not math.isfinite(number) for number in op.numbers())
-            return Kind.CONSTANT if meant and (op.info.fills or not nan) else Kind.BIRTH
+            intended = any(not math.isfinite(number) for number in op.numbers())
+            return Kind.CONSTANT if intended and (op.info.fills or not nan) else Kind.BIRTH
         origins = [self.context.journal.events.get(id) for id in raw.fact.sources]
         if raw.node is not None and raw.fact.phase is Phase.BACKWARD:
             # Bad values that were saved going forward, and none that came down the gradient.

@@ -112,8 +112,8 @@ class Origins:
             return None
         held = self.context.names.holder(written[0])
         origins = [self.context.journal.events.get(id) for id in raw.fact.sources]
-        meant = all(origin is not None and origin.intended for origin in origins)
-        if held is None or meant or not self._is_from_outside(raw.fact.sources):
+        intended = all(origin is not None and origin.intended for origin in origins)
+        if held is None or intended or not self._is_from_outside(raw.fact.sources):
             return None
         return held
 

@@ -78,14 +78,14 @@ class Symptoms:
             self._last_bad_scalar = raw
         if self.context.in_optimizer or not self._backward_seen or raw.node is not None:
             return
-        hurt = [t for t in written if t.is_leaf and t.requires_grad]
-        if hurt and any(
+        updated = [t for t in written if t.is_leaf and t.requires_grad]
+        if updated and any(
             e.fact.phase is Phase.BACKWARD for e in self.context.journal.ancestors(raw.fact.id)
         ):
             # A hand-written update has taken a bad gradient.
             self._confirm_waiting()
             self._confirm(
-                [s for t in hurt if (s := self._symptom(Subject.PARAMETER, t)) is not None]
+                [s for t in updated if (s := self._symptom(Subject.PARAMETER, t)) is not None]
             )
             self.on_confirmed()
 

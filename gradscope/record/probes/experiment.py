@@ -168,7 +168,12 @@ def _checks(sample: Sample) -> Iterator[FunctionCheck]:
 
 
 def _relation(
-    watched: _Watched, place: int, evidence: Evidence, truth: Truth, twin: int | None, meant: bool
+    watched: _Watched,
+    place: int,
+    evidence: Evidence,
+    truth: Truth,
+    twin: int | None,
+    meant: bool,
 ) -> Relation:
     """How the gradient of one input is wrong; `twin` is the input whose gradient it is."""
     sample = watched.sample
@@ -198,12 +203,12 @@ def _wrong(
     """`meant`: the whole forward is there for its backward."""
     sample, watcher = watched.sample, watched.watcher
     reason = str(getattr(sample.calls.cls, "gradscope_ok", "") or "")
-    is_meant = (meant and relation.kinds[-1] != "none") or "bounded" in relation.kinds
+    is_intended = (meant and relation.kinds[-1] != "none") or "bounded" in relation.kinds
     shape = tuple(sample.point[place].shape)
     size = watcher.spelled(relation.factor, shape) if relation.factor else None
     check = watched.blamed(
         place,
-        "intended" if reason or is_meant else "wrong",
+        "intended" if reason or is_intended else "wrong",
         reason=reason,
         relation=relation,
         factor_name=size[1] if size and not size[1].isdigit() else "",

@@ -121,8 +121,10 @@ class FunctionChecks:
                         beyond = f" beyond the first {rows:,} of {of:,} rows"
                     return examined(cls, part, kwargs, apply), beyond, why
             except Exception as fault:
-                told = fault if isinstance(fault, NoVerdict) else f"{type(fault).__name__}: {fault}"
-                return (), "", f"{why}, and {told}"
+                why_not = (
+                    fault if isinstance(fault, NoVerdict) else f"{type(fault).__name__}: {fault}"
+                )
+                return (), "", f"{why}, and {why_not}"
 
         checks: tuple[FunctionCheck, ...] = ()
         beyond = ""

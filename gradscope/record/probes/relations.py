@@ -177,7 +177,7 @@ def _times(evidence: Evidence, named: Mapping[str, Tensor]) -> Relation | None:
     """Off by a factor that is a function of an input or the output."""
     got, right, tolerance = evidence.got, evidence.right, evidence.tolerance
     for name, tensor in named.items():
-        for told, form in FORMS.items():
+        for text, form in FORMS.items():
             value = form.of(tensor)
             if not bool(value.isfinite().all()) or close(value, value.mean(), tolerance):
                 continue
@@ -185,7 +185,7 @@ def _times(evidence: Evidence, named: Mapping[str, Tensor]) -> Relation | None:
                 factor = _factor(*pair, tolerance)
                 if factor:
                     number = _inside(kind, _by_factor(factor, tolerance))
-                    return replace(number, detail=TensorFactor(told, name))
+                    return replace(number, detail=TensorFactor(text, name))
     return None
 
 

@@ -107,13 +107,13 @@ class Absences:
         and not what the loss of another optimizer leaves out on purpose."""
         if step != self._looked_at:
             return
-        said = {
+        absent = {
             key
             for key, absence in self._missing.items()
             if absence.step == step and absence.reason not in _UNREAD
         }
-        if said:
-            self._settled |= said & held_by(optimizer)
+        if absent:
+            self._settled |= absent & held_by(optimizer)
 
     def facts(
         self,

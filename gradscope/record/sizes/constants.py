@@ -54,7 +54,7 @@ class Constants:
         found = (one for bit, one in self._found.items() if bits & bit)
         return (one for one in found if one.through or not one.likely)
 
-    def meant(
+    def intended(
         self,
         info: OpInfo,
         out: Any,
@@ -62,7 +62,7 @@ class Constants:
         read: set[int],
         others: Sequence[tuple[int, int]],
         *,
-        is_aside: bool,
+        is_apart: bool,
     ) -> int:
         """The values without a graph that this op uses as nobody would one that is to be learnt
         from: gradients as weights of what they depend on, as a step away from what they are by, as
@@ -70,8 +70,8 @@ class Constants:
         a log-likelihood does; and both as a mask. `others` are the leaves and the cuts upstream of
         each operand."""
         found = 0
-        is_apart = info.name == "detach" or has(info.name, Trait.STEPS)
-        is_apart |= all(map(is_whole, flatten(out)))
+        is_beyond = info.name == "detach" or has(info.name, Trait.STEPS)
+        is_beyond |= all(map(is_whole, flatten(out)))
         multiplies = has(info.name, Trait.MULTIPLIES | Trait.DIVIDES)
         for bit, one in list(self._found.items()):
             if one.cut.reason is NoGradient.STRAIGHT_THROUGH:
@@ -88,8 +88,8 @@ class Constants:
             is_beside = reads and any(live & one.lost and not had & bit for live, had in others)
             if is_beside and cuts & bit and one.drawn is not None:
                 self._found[bit] = one._replace(likely=True)
-            is_meant = is_beside or is_apart or not one.asked.isdisjoint(read)
-            if is_meant or (is_aside and one.drawn is None):
+            is_intended = is_beside or is_beyond or not one.asked.isdisjoint(read)
+            if is_intended or (is_apart and one.drawn is None):
                 found |= bit
         return found
 

@@ -100,8 +100,8 @@ class Flow:
             if info.name == "detach" and not note_site(sys._getframe(2))[1]:
                 self._let_be(out)
             others = [self.of(one) for one in flatten(args)]
-            is_aside = not (torch.is_grad_enabled() and self._weights.isdisjoint(read))
-            cuts &= ~self._constants.meant(info, out, cuts, read, others, is_aside=is_aside)
+            is_apart = not (torch.is_grad_enabled() and self._weights.isdisjoint(read))
+            cuts &= ~self._constants.intended(info, out, cuts, read, others, is_apart=is_apart)
         if live:
             self._trail.append((live, (site or note_site(sys._getframe(2)))[0]))
             self._readouts.note(out, live)

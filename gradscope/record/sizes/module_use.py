@@ -152,8 +152,8 @@ class TrainingModes:
             for mode, times, site in kept:
                 at, trains_at = (tuple(resolve(*one) for one in each) for each in (site, called))
                 untouched = mode == "eval" and model.is_untouched
-                said = name, mode, kinds, times, passes, model.last, at, trains_at, untouched
-                found.append(ModeKept(*said))
+                fields = name, mode, kinds, times, passes, model.last, at, trains_at, untouched
+                found.append(ModeKept(*fields))
         return tuple(found)
 
 

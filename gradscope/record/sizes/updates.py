@@ -18,7 +18,7 @@ from gradscope.source import parsed
 from gradscope.source.hand_updates import ascent, rate_by_hand
 
 Kept = list[tuple[int, Update]]  # by the step: that of the update is of the first such
-_TOLD = ("lr", "initial_lr")
+_COMPARED = ("lr", "initial_lr")
 _MOST_KEPT = 512  # updates; of those that follow only the last
 _LOOKED_AT = 8  # updates of each optimizer whose parameters are gone through one by one
 
@@ -50,9 +50,9 @@ class Updates:
         looked = self._looked.get(id(optimizer), 0)
         is_plain = looked >= _LOOKED_AT and not (fresh.is_measured or clipped is not None)
         if is_plain and not self._leaves.successions and type(settings.get("lr")) is float:
-            told = (*map(settings.get, _TOLD), work.site)
+            compared = (*map(settings.get, _COMPARED), work.site)
             same = self._same.get(id(optimizer))
-            if same is not None and same[0] == told:
+            if same is not None and same[0] == compared:
                 _keep(self._updates, step, same[1])
                 return
         self._looked[id(optimizer)] = looked + 1
@@ -85,7 +85,7 @@ class Updates:
             blind_to_scale=is_blind_to_scale(kind),
         )
         if is_plain:
-            self._same[id(optimizer)] = (*map(settings.get, _TOLD), work.site), update
+            self._same[id(optimizer)] = (*map(settings.get, _COMPARED), work.site), update
         _keep(self._updates, step, update)
 
     def note_coasted(self, updates: Iterable[tuple[int, int]]) -> None:

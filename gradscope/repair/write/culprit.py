@@ -28,7 +28,7 @@ class Candidate:
     edits: tuple[Edit, ...]
     kind: str = ""
     same: bool = False
-    meant: bool = False
+    own_number: bool = False
     alone: bool = False
 
 

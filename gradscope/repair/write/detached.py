@@ -192,12 +192,12 @@ def _earlier(culprit: Culprit) -> Iterator[Candidate]:
     block = block_of(source, reads)
     for one in block[block.index(reads) + 1 :]:
         call = one.value if isinstance(one, ast.Expr) else None
-        told = call.func if isinstance(call, ast.Call) else None
+        written = call.func if isinstance(call, ast.Call) else None
         if isinstance(one, ast.Assign) and getattr(one.value, "value", None) is True:
-            told = one.targets[0]
-        if not isinstance(told, ast.Attribute) or not told.attr.startswith("requires_grad"):
+            written = one.targets[0]
+        if not isinstance(written, ast.Attribute) or not written.attr.startswith("requires_grad"):
             continue
-        name = source.of(told.value)
+        name = source.of(written.value)
         if any(source.of(node) == name for node in ast.walk(reads) if isinstance(node, ast.expr)):
             edits = (*before(source, reads, commented(source, one)), dropped(source, one))
             yield Candidate(f"let `{name}` require a gradient before it is read", edits)

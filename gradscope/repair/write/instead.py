@@ -130,12 +130,12 @@ def behind(culprit: Culprit, request: ask.AddBehind) -> Iterator[Candidate]:
     inner = spelled(culprit.source, call).first or call
     added = spelled(culprit.source, inner)
     last = added.positional[-1] if added.name == "add" else None
-    is_meant = last is not None and _is_epsilon(culprit, last)
-    if last is not None and is_meant:
+    is_epsilon = last is not None and _is_epsilon(culprit, last)
+    if last is not None and is_epsilon:
         eps = culprit.source.of(last)
         text = text.replace(culprit.source.of(inner), culprit.source.of(added.positional[0]))
     title = proposals.BEHIND.format(op=phrases.spelled(request.made.op))
-    yield Candidate(title, (culprit.replace(call, f"{text} + {eps}"),), meant=is_meant)
+    yield Candidate(title, (culprit.replace(call, f"{text} + {eps}"),), own_number=is_epsilon)
 
 
 def _is_epsilon(culprit: Culprit, node: ast.expr) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from gradscope.facts import Finding, Phase, Refusal, Related, Root, Trace
 from gradscope.rules.reading.after_refusal import requests
 from gradscope.rules.rule import Rule
-from gradscope.rules.wording.refused_words import told
+from gradscope.rules.wording.refused_words import words
 
 
 class BackwardRefused(Rule):
@@ -43,20 +43,20 @@ class BackwardRefused(Rule):
             yield self._about(trace.refusal)
 
     def _about(self, refusal: Refusal) -> Finding:
-        said = told(refusal)
-        place = said.place or refusal.raised_at
-        raised = ((refusal.raised_at, said.raised),)
-        related = {at: what for at, what in (*raised, *said.others) if at and at != place}
+        told = words(refusal)
+        place = told.place or refusal.raised_at
+        raised = ((refusal.raised_at, told.raised),)
+        related = {at: what for at, what in (*raised, *told.others) if at and at != place}
         return self.found(
-            said.headline,
-            said.why,
+            told.headline,
+            told.why,
             phase=Phase.BACKWARD,
             step=refusal.step,
-            op=said.op,
+            op=told.op,
             location=place,
-            label=said.label,
+            label=told.label,
             related=tuple(Related("use", at, what) for at, what in related.items()),
-            evidence=said.evidence,
-            numbers=said.numbers,
+            evidence=told.evidence,
+            numbers=told.numbers,
             fixes=tuple(requests(refusal)),
         )

@@ -40,13 +40,13 @@ class BadSetting(Rule):
         if not bad or root.event.phase is not Phase.OPTIMIZER:
             return None
         first = bad[0]
-        told = " and ".join(f"{one.name} = {text_of(one.value)}" for one in bad)
+        settings = " and ".join(f"{one.name} = {text_of(one.value)}" for one in bad)
         names = " and ".join(f"`{one.name}`" for one in bad)
         return self.finding(
             root,
             trace,
-            message=f"`{first.optimizer}` steps with {told}",
-            label=f"steps with {told}",
+            message=f"`{first.optimizer}` steps with {settings}",
+            label=f"steps with {settings}",
             why=f"The step moves each parameter by what it computes from {names}, so the parameters"
             " are not finite after it. Neither the loss nor a gradient is at fault.",
             facts={"optimizer": first.optimizer, "settings": {one.name: one.value for one in bad}},

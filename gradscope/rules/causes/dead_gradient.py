@@ -87,14 +87,14 @@ class DeadGradient(Rule):
             if absence is None or absence.location != one.location:
                 constants[one.location].append(one)
         # Where a term trains none of many, one that the rest of the loss does not read is beside.
-        told = set()
+        found = set()
         for group in sorted(groups, key=lambda group: group[0].location is None):
             first = group[0]
             if first.reason is not NoGradient.CONSTANT or first.location not in constants:
-                told.add(first.location)
+                found.add(first.location)
                 yield self._about(group, magnitudes)
         for at, group in constants.items():
-            if at not in told:
+            if at not in found:
                 yield self._about_constant(group, magnitudes)
 
     def _about(self, group: Sequence[Absence], magnitudes: Magnitudes) -> Finding:
@@ -220,7 +220,7 @@ def _groups(
 ) -> list[list[Absence]]:
     """The absences that are faults and have no other finding, together where one place is why."""
     groups: dict[object, list[Absence]] = defaultdict(list)
-    told = [
+    wrong = [
         check.name for check in trace.functions if check.relation.kinds == ("none",)
     ]  # by GS301
     starved = any(one.how is Loss.ELSEWHERE for one in losses(trace, magnitudes))
@@ -230,7 +230,9 @@ def _groups(
     overflown = () if roots else overflow_behind(trace)[1]  # told by GS204
     for absence in magnitudes.absences:
         call = absence.call
-        by_function = absence.reason is NoGradient.FUNCTION and call is not None and call.op in told
+        by_function = (
+            absence.reason is NoGradient.FUNCTION and call is not None and call.op in wrong
+        )
         is_starved = starved and absence.missing and absence.trained
         if is_starved and absence.reason is not NoGradient.DETACH:  # which may be a slip
             continue  # told by GS407

@@ -113,8 +113,8 @@ class DivergingTraining(Rule):
         if stale:
             why = _why_stale(update)
         adds_up = total.location if total is not None else None
-        said = f"adds up {total.terms:,} terms, no mean" if total is not None else ""
-        told = (
+        label = f"adds up {total.terms:,} terms, no mean" if total is not None else ""
+        numbers = (
             f"loss by step: {phrases.series([_sign(rise) * loss for loss in rise.losses])}",
             _norms(magnitudes.totals(), rise),
             f"{update.optimizer or 'an update by hand'} {_at(update)}".strip(),
@@ -131,7 +131,7 @@ class DivergingTraining(Rule):
             op=roots[0].event.op if roots else "step",
             location=update.location,
             label=_STALE if stale else f"steps {_at(update)}".strip(),
-            related=(Related("use", adds_up, said),) if adds_up is not None else (),
+            related=(Related("use", adds_up, label),) if adds_up is not None else (),
             evidence={
                 "losses": list(rise.losses),
                 "factor": rise.factor,
@@ -140,7 +140,7 @@ class DivergingTraining(Rule):
                 "stale_gradients": stale,
                 "summed_terms": total.terms if total is not None else None,
             },
-            numbers=tuple(filter(None, told)),
+            numbers=tuple(filter(None, numbers)),
             symptoms=(own, *(symptom for root in roots for symptom in root.symptoms)),
             chain=roots[0].chain if roots else (),
             fixes=(

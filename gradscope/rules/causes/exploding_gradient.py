@@ -85,8 +85,8 @@ class ExplodingGradient(Rule):
         explained = [
             root for root in roots if root.event.phase is Phase.BACKWARD and root.event.step == step
         ]
-        hurt = _largest_leaf(magnitudes, step)
-        own = Symptom(Trouble.EXPLODING, Subject.GRADIENT, step, hurt or "gradient")
+        leaf = _largest_leaf(magnitudes, step)
+        own = Symptom(Trouble.EXPLODING, Subject.GRADIENT, step, leaf or "gradient")
         users = [update.location for update in magnitudes.updates if update.location is not None]
         message, label, why = _words(growth)
         return self.found(

@@ -42,8 +42,8 @@ class HiddenInf(Rule):
             hider = event.hidden_by
             # torch's own losses hide what they are asked to: ctc_loss with zero_infinity.
             by_itself = hider is not None and hider.location == event.blame.location
-            meant = by_itself or (hider is not None and has(hider.op, Trait.CLEANS))
-            if event.blame.location not in broken and not meant:
+            intended = by_itself or (hider is not None and has(hider.op, Trait.CLEANS))
+            if event.blame.location not in broken and not intended:
                 yield self._about(event)
 
     def _about(self, event: Event) -> Finding:

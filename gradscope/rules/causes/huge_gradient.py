@@ -63,11 +63,11 @@ class HugeGradient(Rule):
         magnitudes = trace.magnitudes
         # What is not finite at that step has a rule of its own.
         broken = min((symptom.step for root in roots for symptom in root.symptoms), default=None)
-        told: set[object] = set()
+        seen: set[object] = set()
         for leap in sorted(filter(is_huge, magnitudes.leaps), key=lambda one: one.step):
             place = leap.call.location
-            if (broken is None or leap.step < broken) and place not in told and len(told) < MOST:
-                told.add(place)
+            if (broken is None or leap.step < broken) and place not in seen and len(seen) < MOST:
+                seen.add(place)
                 yield self._about(leap, magnitudes)
 
     def _about(self, leap: Leap, magnitudes: Magnitudes) -> Finding:
@@ -75,7 +75,7 @@ class HugeGradient(Rule):
         op, count = phrases.spelled(leap.call.op), phrases.of_total(steep.count, steep.numel)
         totals = magnitudes.totals()
         slope, norm = text_of(steep.slope, 3), text_of(leap.norm, 3)
-        hurt = Symptom(Trouble.HUGE, Subject.GRADIENT, leap.step, leap.leaf)
+        symptom = Symptom(Trouble.HUGE, Subject.GRADIENT, leap.step, leap.leaf)
         operand = steep.operand
         own = steep.own and not leap.by_factor
         maker = f"a factor made by `{op}`" if leap.by_factor else f"the backward of `{op}`"
@@ -100,7 +100,7 @@ class HugeGradient(Rule):
             ),
             numbers=tuple(_numbers(leap)),
             tensors=(operand,) if operand is not None else (),
-            symptoms=(hurt,),
+            symptoms=(symptom,),
             fixes=(
                 ask.TameSlope(operand.role if operand else "", own, *bound_of(steep)),
                 ask.ClipNorm(clip_bound(totals[: leap.step])),

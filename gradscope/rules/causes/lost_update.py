@@ -64,17 +64,17 @@ class LostUpdate(Rule):
         yield from () if roots else map(self._about, losses(trace, trace.magnitudes))
 
     def _about(self, lost: Lost) -> Finding:
-        usage, said = lost.usage, words(lost)
+        usage, text = lost.usage, words(lost)
         place, others = _places(lost)
         return self.found(
-            said.headline,
-            said.why,
+            text.headline,
+            text.why,
             severity=_severity(lost),
             phase=Phase.OPTIMIZER,
             step=_step(lost),
             op="step",
             location=place,
-            label=said.label,
+            label=text.label,
             related=tuple(Related("use", at, what) for at, what in others if at != place),
             evidence={
                 "reason": lost.how.name.lower().replace("_", "-"),

@@ -87,15 +87,15 @@ class Unobserved(Rule):
 
     def _compiled(self, one: Compiling) -> Finding:
         if one.left_out:
-            told = "what `torch.compile` is given ran uncompiled where each op was looked at"
+            headline = "what `torch.compile` is given ran uncompiled where each op was looked at"
             why = "Compiled code shows none of its ops."
         else:
-            told = "the program compiles code, so its steps were only watched"
+            headline = "the program compiles code, so its steps were only watched"
             why = (
                 "Compiled code shows none of its ops: whether loss, gradients and parameters are"
                 " finite is seen of it. --every-step runs it uncompiled, and looks at each op."
             )
-        return self.found(told, why, location=one.location, label="compiled here")
+        return self.found(headline, why, location=one.location, label="compiled here")
 
     def check(self, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:
         yield from super().check(trace, roots)

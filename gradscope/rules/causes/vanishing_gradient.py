@@ -85,7 +85,7 @@ class VanishingGradient(Rule):
         norm = number(smallest.norms[growth.step] or 0.0, 3)
         weights = plural(sum(len(leaf.shape) > 1 for leaf in magnitudes.leaves), "weight")
         get = "gets" if len(starved) == 1 else "get"
-        hurt = Symptom(
+        symptom = Symptom(
             Trouble.ZERO, Subject.GRADIENT, growth.step, smallest.name, 0, smallest.numel
         )
         around = Fix(
@@ -119,7 +119,7 @@ class VanishingGradient(Rule):
                 f" {number(rms(smallest, growth.step), 2)} an element; Adam's eps is"
                 f" {number(ADAM_EPS)}",
             ),
-            symptoms=(hurt,),
+            symptoms=(symptom,),
             fixes=(
                 ask.KeepNorm(growth.axis, growth.nodes, magnitudes.dimensions, fades=True),
                 around,

@@ -73,9 +73,9 @@ def phase(root: Root) -> Phase:
 def unharmed(found: Iterable[Near], trace: Trace, roots: Iterable[Root]) -> Iterator[Near]:
     """What was measured at calls that broke nothing and whose bad values no mask hid: those have
     findings of their own."""
-    told = {root.event.blame.location for root in roots}
-    told |= {event.blame.location for event in trace.hidden}
-    return (one for one in found if one.call.location not in told)
+    places = {root.event.blame.location for root in roots}
+    places |= {event.blame.location for event in trace.hidden}
+    return (one for one in found if one.call.location not in places)
 
 
 def discard(root: Root) -> Call | None:

@@ -129,19 +129,19 @@ def _twice(usage: Usage, magnitudes: Magnitudes) -> Lost | None:
     """It steps, beside another one, what that one holds. Where the passes of both are for what
     nobody holds, the one that was made later has been given the wrong parameters."""
     alike = [one for one in magnitudes.usages if one.held and {*one.held} == {*usage.held}]
-    meant = {
+    intended = {
         id(one): tuple(
             leaf.name for leaf in _unheld(magnitudes) if leaf.training and _is_for(one, leaf)
         )
         for one in alike
         if one.updates >= cutoffs.FEWEST and not one.handled
     }
-    wrong = [one for one in alike if meant.get(id(one))]
-    are_used = len(meant) > 1 and all(one.used for one in alike)
+    wrong = [one for one in alike if intended.get(id(one))]
+    are_used = len(intended) > 1 and all(one.used for one in alike)
     if not are_used or not wrong or wrong[-1] is not usage:
         return None
     of = usage.updates
-    return Lost(Loss.TWICE, usage, of, of, others=meant[id(usage)])
+    return Lost(Loss.TWICE, usage, of, of, others=intended[id(usage)])
 
 
 def _left_out(usage: Usage, magnitudes: Magnitudes) -> Lost | None:

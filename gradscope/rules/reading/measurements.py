@@ -63,7 +63,7 @@ def operand_values(event: Event) -> dict[str, float]:
     }
 
 
-def operands_told(event: Event) -> str:
+def operands_in_words(event: Event) -> str:
     """ "at [0]: exponent = 0.5, `x` = 0"."""
     here = phrases.place(event.index)
     named = {one.role: f"`{one.called}`" for one in event.operands if one.called}
@@ -84,10 +84,10 @@ def numbers_of(root: Root, event: Event, trace: Trace) -> tuple[str, ...]:
 def _numbers(root: Root, event: Event, trace: Trace) -> Iterator[str | None]:
     if event.kind is Kind.UNINITIALIZED and event.output is not None:
         yield f"{plural(event.numel, 'element')} of {event.output.dtype}"
-    told = operands_told(event)
-    yield told
+    operands = operands_in_words(event)
+    yield operands
     yield _zeros(event)
-    if event.bad and (event.numel > 1 or not told):
+    if event.bad and (event.numel > 1 or not operands):
         yield f"{phrases.bad_of(event)} bad ({percent(event.bad, event.numel)})"
     if (row := evidence.sample(event)) is not None:
         yield f"all {event.bad:,} lie in sample {row}" if event.bad > 1 else f"sample {row}"

@@ -62,7 +62,7 @@ def headline(check: FunctionCheck) -> str:
         return f"{name} differs from the derivative of its forward, {why}"
     match check.relation.kinds:
         case ("count",):
-            return f"{name} returns {told(check)} gradients"
+            return f"{name} returns {detail_in_words(check)} gradients"
         case ("none",):
             return f"{name} returns None for `{check.input}`, which needs a gradient"
         case ("shape", *_):
@@ -101,7 +101,7 @@ def mechanism(check: FunctionCheck) -> str:
     )
 
 
-def told(check: FunctionCheck) -> str:
+def detail_in_words(check: FunctionCheck) -> str:
     """The detail in words."""
     match check.relation.detail:
         case SavedInstead(was, needed):
@@ -136,9 +136,9 @@ def repair(check: FunctionCheck) -> str:
         case "none" | "count" | "zero":
             return f"return the gradient of `{check.input}`"
         case "swapped":
-            return f"swap the gradients of `{check.input}` and `{told(check)}`"
+            return f"swap the gradients of `{check.input}` and `{detail_in_words(check)}`"
         case "saved":
-            return f"save the right tensor: {told(check)}"
+            return f"save the right tensor: {detail_in_words(check)}"
     if check.rewrite is not None:
         return "correct the returned gradient"
     if check.slips:
@@ -157,7 +157,7 @@ def _words(kind: str) -> tuple[str, str]:
 
 
 def _given(check: FunctionCheck) -> Mapping[str, str]:
-    detail, text = check.relation.detail, told(check)
+    detail, text = check.relation.detail, detail_in_words(check)
     saved = detail if isinstance(detail, SavedInstead) else None
     own_shape = check.relation.last in ("shape", "transposed")
     return {
@@ -190,4 +190,4 @@ def _intention(check: FunctionCheck) -> str:
         return "Its class says so: gradscope_ok is set."
     if check.reason:
         return f"Its class says why: {check.reason}."
-    return _purpose(check)[1].format(told=told(check))
+    return _purpose(check)[1].format(detail_in_words=detail_in_words(check))

@@ -153,11 +153,11 @@ def numbers(lost: Lost) -> Iterator[str]:
     if lost.how in (Loss.NO_RATE, Loss.IDLE, Loss.SQUARED, Loss.ROUNDED):
         yield f"lr {number(usage.rates.peak, 3)} at most, {number(usage.rates.last, 3)} at last"
     if lost.how is Loss.ROUNDED:
-        told = [f"{one.step}: {one.still:,} of {one.pulled:,}" for one in usage.movements[:6]]
-        yield f"elements that stay the same, by step: {', '.join(told)}"
+        shown = [f"{one.step}: {one.still:,} of {one.pulled:,}" for one in usage.movements[:6]]
+        yield f"elements that stay the same, by step: {', '.join(shown)}"
     if lost.how is Loss.OVERCLIPPED:
-        told = [f"{one.step}: {number(one.total, 3)}" for one in usage.movements[:6]]
-        yield f"norm before the clipping, by step: {', '.join(told)}"
+        shown = [f"{one.step}: {number(one.total, 3)}" for one in usage.movements[:6]]
+        yield f"norm before the clipping, by step: {', '.join(shown)}"
     if lost.how is Loss.USED_AGAIN:
         yield f"passes in the gradients, by step: {phrases.series(usage.piles)}"
     if lost.how in (Loss.THROWN_AWAY, Loss.LEFT_OVER):

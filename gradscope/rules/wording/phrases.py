@@ -22,12 +22,12 @@ def number(value: float | None) -> str:
 
 def series(values: Sequence[float]) -> str:
     """Numbers in a row; a long one by its first and last, with how many there are."""
-    told = [figures(value, 3) for value in values]
-    if len(told) > _VALUES_SHOWN:
+    shown = [figures(value, 3) for value in values]
+    if len(shown) > _VALUES_SHOWN:
         half = _VALUES_SHOWN // 2
-        told = [*told[:half], "...", *told[-half:]]
-        return f"{', '.join(told)} ({len(values):,} in all)"
-    return ", ".join(told)
+        shown = [*shown[:half], "...", *shown[-half:]]
+        return f"{', '.join(shown)} ({len(values):,} in all)"
+    return ", ".join(shown)
 
 
 def place(index: tuple[int, ...]) -> str:

@@ -13,7 +13,7 @@ from gradscope.rules.wording.dead_gradient_words import WORDS
 Places = tuple[tuple[Location | None, str], ...]
 
 
-class Told(NamedTuple):
+class Words(NamedTuple):
     """The parts of a finding. `others` are further places, with what happens there."""
 
     headline: str
@@ -27,13 +27,13 @@ class Told(NamedTuple):
     raised: str = "autograd raised here"
 
 
-def told(refusal: refusals.Refusal) -> Told:
-    return _TOLD[type(refusal)](refusal)
+def words(refusal: refusals.Refusal) -> Words:
+    return _WORDS[type(refusal)](refusal)
 
 
-def _changed(one: refusals.ChangedInPlace) -> Told:
+def _changed(one: refusals.ChangedInPlace) -> Words:
     if one.saved is None:
-        return Told(
+        return Words(
             "a tensor that backward needs was changed in place",
             "Which op saved it, and which one changed it, was not seen.",
             "backward met it here",
@@ -61,7 +61,7 @@ def _changed(one: refusals.ChangedInPlace) -> Told:
     later = ((_at(write), f"changed again by {_writer(write)}") for write in one.writes[1:])
     if one.shared is None or not is_carried(one.shared):
         what = f"`{one.name}`, which" if one.name else "a tensor that"
-        return Told(
+        return Words(
             f"{writer} changes {what} `{saver}` saved for its backward",
             why,
             "changed here, after it was saved",
@@ -73,7 +73,7 @@ def _changed(one: refusals.ChangedInPlace) -> Told:
         )
     carried = one.shared
     value = _named(carried.name, "a value")
-    return Told(
+    return Words(
         f"backward needs {_named(one.name, 'a tensor')} as it was before {writer} changed it:"
         f" {value} still holds the graph of an earlier step",
         f"{why} The graph that needs it is an earlier step's: {value} of that step was read in this"
@@ -102,12 +102,12 @@ def _writer(write: refusals.Write | None) -> str:
     return "an assignment" if has(write.op, Trait.REPLACES) else f"`{phrases.spelled(write.op)}`"
 
 
-def _freed(one: refusals.GraphFreed) -> Told:
+def _freed(one: refusals.GraphFreed) -> Words:
     shared = one.shared
     evidence: dict[str, object] = {"reason": "freed", "name": shared.name}
     why = "Backward frees what the ops had saved as soon as it has used it."
     if shared.made is None:
-        return Told(
+        return Words(
             "a part of the graph was run through by an earlier backward, which freed it",
             f"{why} Which part an earlier one has used was not seen.",
             "backward met it here",
@@ -144,7 +144,7 @@ def _freed(one: refusals.GraphFreed) -> Told:
         headline = f"two backward passes run through the graph of {name}"
         label = "both losses are computed from this"
         reader = ((_at(shared.first_use), "the first loss reads it here"),)
-    return Told(
+    return Words(
         headline,
         why,
         label,
@@ -167,19 +167,19 @@ _ENDS = {
 }
 
 
-def _without_graph(one: refusals.WithoutGraph) -> Told:
+def _without_graph(one: refusals.WithoutGraph) -> Words:
     words, op = WORDS[one.reason], _op(one.call)
     what = _ENDS.get(one.reason, f"`{phrases.spelled(op)}` cuts it off")
     counted = "0 leaves that the loss depends on"
     if one.reason is NoGradient.INFERENCE:
         headline = "an op with a graph reads a tensor that was made in inference mode"
-        return Told(
+        return Words(
             headline, words.why, words.label, one.location, op, evidence={"reason": one.reason}
         )
     if one.frozen and one.reason is NoGradient.FROZEN:
         count, names = plural(len(one.frozen), "parameter"), phrases.listed(one.frozen)
         counted = f"{count} without `requires_grad`: {names}"
-    return Told(
+    return Words(
         f"the loss has no graph: {what}",
         f"{words.why} So nothing that could learn is left in the loss.",
         words.label,
@@ -191,14 +191,14 @@ def _without_graph(one: refusals.WithoutGraph) -> Told:
     )
 
 
-def _leaf(one: refusals.LeafWritten) -> Told:
+def _leaf(one: refusals.LeafWritten) -> Words:
     name = _named(one.name, "a leaf")
     how = (
         "An update of a parameter is no part of the graph: it belongs under `torch.no_grad()`."
         if one.trained
         else "What is to be differentiated has to be written into a copy."
     )
-    return Told(
+    return Words(
         f"{name} is a leaf that requires grad, and is changed in place",
         f"Its gradient would be that of a value which is gone. {how}",
         "writes into a leaf",
@@ -207,7 +207,7 @@ def _leaf(one: refusals.LeafWritten) -> Told:
     )
 
 
-def _no_leaf(one: refusals.NoLeaf) -> Told:
+def _no_leaf(one: refusals.NoLeaf) -> Words:
     name = _named(one.name, "a tensor")
     if one.updated:
         headline = f"{name} is no leaf any more: its update has given it another tensor"
@@ -225,12 +225,12 @@ def _no_leaf(one: refusals.NoLeaf) -> Told:
         label = "gives what is no leaf"
     evidence: dict[str, object] = {"reason": "no-leaf", "name": one.name, "updated": one.updated}
     raised = "its gradient is None here"
-    return Told(headline, why, label, one.location, evidence=evidence, raised=raised)
+    return Words(headline, why, label, one.location, evidence=evidence, raised=raised)
 
 
-def _past_scaler(one: refusals.PastScaler) -> Told:
+def _past_scaler(one: refusals.PastScaler) -> Words:
     scale, optimizer = number(one.scale, 6), one.update.optimizer
-    return Told(
+    return Words(
         f"`{optimizer}` steps past the GradScaler, along gradients that are {scale} times too"
         " large",
         f"The scaler has multiplied the loss, and so every gradient, by {scale}. It divides them"
@@ -245,10 +245,10 @@ def _past_scaler(one: refusals.PastScaler) -> Told:
     )
 
 
-def _view(one: refusals.ViewWritten) -> Told:
+def _view(one: refusals.ViewWritten) -> Words:
     name, by = _named(one.name, "a view"), phrases.spelled(_op(one.maker))
     maker = f"`{by}`" if one.maker is not None else "one function"
-    return Told(
+    return Words(
         f"{name} is one of the views that {maker} gives, and is changed in place",
         f"The views of {maker} share one memory and one node of the graph: autograd could not tell"
         " the others, or the function's own backward, of the write. A new tensor it can.",
@@ -258,10 +258,10 @@ def _view(one: refusals.ViewWritten) -> Told:
     )
 
 
-def _not_scalar(one: refusals.NotScalar) -> Told:
+def _not_scalar(one: refusals.NotScalar) -> Words:
     name, shape = _named(one.name, "what is differentiated"), list(one.shape)
     op = phrases.spelled(_op(one.made))
-    return Told(
+    return Words(
         f"{name} has the shape {shape}, and backward needs one number",
         f"Backward starts with the gradient 1 of a single number. {name} was never summed or"
         " averaged.",
@@ -274,7 +274,7 @@ def _not_scalar(one: refusals.NotScalar) -> Told:
     )
 
 
-def _not_used(one: refusals.NotUsed) -> Told:
+def _not_used(one: refusals.NotUsed) -> Words:
     name = _named(one.name, "one of the tensors")
     why = "No op between it and the result has read it: another tensor was read in its place, such"
     why, label = (
@@ -284,7 +284,7 @@ def _not_used(one: refusals.NotUsed) -> Told:
     if one.reason:
         why, label = WORDS[one.reason][:2]
     is_used = one.reason is NoGradient.LEAFLESS
-    return Told(
+    return Words(
         f"the gradient of {name} is asked for, and it does not require one"
         if is_used
         else f"the result does not depend on {name}, whose gradient is asked for",
@@ -298,9 +298,9 @@ def _not_used(one: refusals.NotUsed) -> Told:
     )
 
 
-def _unreduced(one: refusals.Unreduced) -> Told:
+def _unreduced(one: refusals.Unreduced) -> Words:
     names, count = one.parameters, len(one.parameters)
-    return Told(
+    return Words(
         f"DistributedDataParallel waits for {plural(count, 'gradient')} that the last backward did"
         f" not give: {phrases.listed(names)}",
         "It adds up the gradients of all ranks once every parameter has one. A forward that leaves"
@@ -324,7 +324,7 @@ def _op(call: Call | None) -> str:
     return call.op if call is not None else ""
 
 
-_TOLD: Mapping[type[refusals.Refusal], Callable[[Any], Told]] = {
+_WORDS: Mapping[type[refusals.Refusal], Callable[[Any], Words]] = {
     refusals.ChangedInPlace: _changed,
     refusals.GraphFreed: _freed,
     refusals.WithoutGraph: _without_graph,
