@@ -30,6 +30,14 @@ WRONG = [
      "p = net(x)\nloss = F.binary_cross_entropy_with_logits(p, hits)"),
     ("p = torch.softmax(net(x), 1)\nloss = F.nll_loss(p, y)\nbest = p.sum()",
      "p = torch.log_softmax(net(x), 1)\nloss = F.nll_loss(p, y)\nbest = p.exp().sum()"),
+    # which one is the largest, logits tell as well, and the same loss is as wrong elsewhere
+    ("p = torch.softmax(net(x), 1)\nloss = F.nll_loss(p, y)\n_, best = p.max(1)\n"
+     "hit = (p.argmax(1) == y).sum()\nagain = F.nll_loss(p, y, reduction='sum')",
+     "p = torch.log_softmax(net(x), 1)\nloss = F.nll_loss(p, y)\n_, best = p.max(1)\n"
+     "hit = (p.argmax(1) == y).sum()\nagain = F.nll_loss(p, y, reduction='sum')"),
+    ("p = torch.softmax(net(x), 1)\nloss = F.nll_loss(p, y)\nbest = p.max(1)[1]\nsure = p.amax()",
+     "p = torch.log_softmax(net(x), 1)\nloss = F.nll_loss(p, y)\nbest = p.max(1)[1]\n"
+     "sure = p.exp().amax()"),
     ("p = F.softmax(net(x), -1)\nloss = F.kl_div(p, hits.softmax(1), reduction='sum')",
      "p = F.log_softmax(net(x), -1)\nloss = F.kl_div(p, hits.softmax(1), reduction='sum')"),
     ("p = net(x).softmax(1)\nloss = nn.KLDivLoss()(p.view(-1), hits.softmax(1).view(-1))",

@@ -19,10 +19,12 @@ from gradscope.repair.write.reading import Reading, atom
 from gradscope.repair.write.splice import keyword
 from gradscope.repair.write.uses import Uses, calls_around, calls_of, given_to, returned
 from gradscope.rules.reading import evidence
-from gradscope.source.arguments import canonical, parameter_of, spelled
+from gradscope.source.arguments import called, canonical, parameter_of, spelled
 from gradscope.source.spans import ancestors
 
 _MADE_BY = {"softmax": "log-probabilities", "sigmoid": "logits", "exp": "the exponent"}
+_INDICES = ("argmax", "argmin", "argsort")
+_WITH_INDICES = ("max", "min", "sort", "topk")
 _LOGARITHMIC = {"log_softmax": "torch.nn.LogSoftmax"}
 _MODULES = {"softmax": "torch.nn.Softmax", "sigmoid": "torch.nn.Sigmoid", "exp": ""}
 
@@ -113,15 +115,22 @@ def given_scores(culprit: Culprit, request: ask.GiveScores) -> Ways:
     given, start = (module, 0) if module is not None else (made, 1)
     parts = (*given.args[start:], *(key.value for key in given.keywords))
     rest = [culprit.source.of(part) for part in parts]
-    for reader in uses.readers if uses is not None else ():
+    for reader in _of_values(culprit, uses) if uses is not None else ():
         around = (reader, *ancestors(culprit.source, reader))
-        if loss is None or loss in around or reader is made:
+        if loss is None or reader is made or any(_is_alike(one, loss) for one in around):
             continue
         text = culprit.source.of(reader)
         back = culprit.torch(f"torch.{request.op}({', '.join((text, *rest))})")
         edits.append(culprit.replace(reader, f"{atom(text)}.exp()" if request.logarithms else back))
     if None not in edits:
         yield [edit for edit in edits if edit is not None]
+
+
+def _is_alike(node: ast.AST, loss: ast.AST) -> bool:
+    """Whether it is the loss, or one of its kind, as where an evaluation computes it too."""
+    if isinstance(node, ast.Call) and isinstance(loss, ast.Call):
+        return called(node) == called(loss)
+    return node is loss
 
 
 def log_target(culprit: Culprit, request: ask.LogTarget) -> Ways:
@@ -197,7 +206,7 @@ def renamed(culprit: Culprit, call: ast.Call, name: str) -> Edit | None:
 
 def _of_logarithms(culprit: Culprit, uses: Uses) -> Iterator[Edit]:
     """The readers of what was a softmax."""
-    for reader in uses.readers:
+    for reader in _of_values(culprit, uses):
         text = culprit.source.of(reader)
         taken, is_complement = _logarithm_of(culprit, reader)
         if taken is not None and not is_complement:
@@ -220,7 +229,7 @@ def _dropped(culprit: Culprit, made: ast.Call, module: ast.Call | None) -> Edit 
 
 def _of_logits(culprit: Culprit, uses: Uses) -> Iterator[Edit]:
     """The readers of what was a sigmoid."""
-    for reader in uses.readers:
+    for reader in _of_values(culprit, uses):
         text = culprit.source.of(reader)
         taken, is_complement = _logarithm_of(culprit, reader)
         if taken is not None:
@@ -229,6 +238,32 @@ def _of_logits(culprit: Culprit, uses: Uses) -> Iterator[Edit]:
             yield culprit.replace(taken, logarithm)
         else:
             yield culprit.replace(reader, culprit.torch(f"torch.sigmoid({text})"))
+
+
+def _of_values(culprit: Culprit, uses: Uses) -> Iterator[ast.expr]:
+    """The readers that a value itself matters to: which one is the largest, logits tell as well."""
+    for reader in uses.readers:
+        call = culprit.source.parents[reader]
+        if isinstance(call, ast.Attribute):
+            call = culprit.source.parents[call]
+        found = spelled(culprit.source, call)
+        is_order = found.name in _INDICES or (
+            found.name in _WITH_INDICES and _is_for_indices(culprit, call)
+        )
+        if not (is_order and found.first is reader):
+            yield reader
+
+
+def _is_for_indices(culprit: Culprit, call: ast.AST) -> bool:
+    """`output.max(1)[1]`, `output.max(1).indices`, `_, best = output.max(1)`."""
+    above = culprit.source.parents[call]
+    if isinstance(above, ast.Subscript):
+        return isinstance(above.slice, ast.Constant) and above.slice.value == 1
+    if isinstance(above, ast.Attribute):
+        return above.attr == "indices"
+    target = above.targets[0] if isinstance(above, ast.Assign) else None
+    first = target.elts[0] if isinstance(target, ast.Tuple) else None
+    return isinstance(first, ast.Name) and first.id == "_"
 
 
 def _logarithm_of(culprit: Culprit, reader: ast.expr) -> tuple[ast.expr | None, bool]:
