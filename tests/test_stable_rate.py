@@ -155,3 +155,26 @@ for _ in range(40):
     (line,) = [one for one in found.fixes[0].patch.splitlines() if one.startswith("+optimizer")]
     assert 3e-4 <= float(re.search(r"lr=([\de.-]+)\)", line)[1]) <= 1e-2
     assert found.fixes[0].verified
+
+
+def test_what_diverges_at_any_rate_is_not_answered_with_one(tmp_path):
+    """A rate that is small enough to hide it trains nothing."""
+    file = tmp_path / "loop.py"
+    file.write_text("""
+import torch
+torch.manual_seed(0)
+w = torch.nn.Parameter(torch.ones(4))
+optimizer = torch.optim.SGD([w], lr=0.5)
+x = torch.rand(8, 4)
+for step in range(40):
+    loss = (x @ w - 3.0).square().mean() * 2.0**step
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""")
+    report = trace(parse_target(str(file)), Config(steps=60, verify_time=600.0), silent=True)
+    (found,) = report.findings
+
+    assert found.rule == "GS404"
+    assert any("still diverges at lr 7.63e-06" in line for line in found.numbers)
+    assert not any(fix.kind == "lower-lr" or fix.verified for fix in found.fixes)

@@ -152,8 +152,11 @@ def _with(finding: Finding, request: ask.LowerRate, border: Border) -> Finding:
     high = lr * border.diverges
     low = lr * border.holds if border.holds is not None else None
     found = replace(finding, numbers=(*finding.numbers, tried(low, high, border.runs)))
-    if low is None:
-        return found
+    if low is None and border.runs < MOST_COARSE:
+        return found  # out of time
+    if low is None:  # what still holds far below has stopped to train
+        others = (one for one in finding.fixes if not isinstance(one.request, ask.LowerRate))
+        return replace(found, fixes=tuple(others))
     return replace(
         found,
         evidence={**finding.evidence, "stable_lr": low, "diverging_lr": high},
