@@ -115,7 +115,7 @@ def test_no_stage_reads_the_words(tmp_path, monkeypatch):
         return [[{**fix, "verdict": ""} for fix in one] for one in found]
 
     plain = fixes()
-    monkeypatch.setattr(trials, "told", lambda fix: ("?", "?"))
+    monkeypatch.setattr(trials, "trial_words", lambda fix: ("?", "?"))
     reworded = fixes()
 
     assert True in {fix["verified"] for one in plain for fix in one}

@@ -2,7 +2,7 @@
 # phase: backward
 # op: log
 # cause: masked-branch
-# fix: masked-branch
+# fix: stable-op
 import torch
 import torch.nn as nn
 
