@@ -125,7 +125,7 @@ def _used(read: Reading, node: ast.expr) -> bool:
     if whole in read.rewritten:
         return True
     read.place = whole
-    inner = found.positional[0] if is_log and found is not None else whole
+    inner = found.positional[0] if is_log else whole
     text = log_of(read, inner)
     if text is not None:
         read.rewritten[whole] = text if is_log else f"torch.exp({text})"

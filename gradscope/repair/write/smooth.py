@@ -15,12 +15,11 @@ def smoothed(culprit: Culprit) -> Iterator[Candidate]:
     """`nn.Tanh()` for every `nn.ReLU()` of the file, and `torch.tanh(x)` for `F.relu(x)`: one that
     is left makes the second derivative 0 again."""
     edits = (*_layers(culprit), *_calls(culprit))
-    if edits and None not in edits:
-        title = "use an activation that has a second derivative: `tanh`"
-        yield Candidate(title, tuple(edit for edit in edits if edit is not None))
+    if edits:
+        yield Candidate("use an activation that has a second derivative: `tanh`", edits)
 
 
-def _layers(culprit: Culprit) -> Iterator[Edit | None]:
+def _layers(culprit: Culprit) -> Iterator[Edit]:
     source = culprit.source
     for node in (*source.nodes.every(ast.Attribute), *source.nodes.every(ast.Name)):
         if culprit.names.dotted(node) not in _LAYERS:
@@ -28,15 +27,15 @@ def _layers(culprit: Culprit) -> Iterator[Edit | None]:
         text, above = culprit.torch("torch.nn.Tanh"), source.parents[node]
         if isinstance(node, ast.Attribute):  # as the file names the module
             text = f"{source.of(node.value)}.Tanh"
-        is_made = isinstance(above, ast.Call) and above.func is node
-        whole = above if is_made and isinstance(above, ast.Call) else node
-        text = f"{text}()" if is_made and text is not None else text
-        yield culprit.replace(whole, text) if text is not None else None
+        if isinstance(above, ast.Call) and above.func is node:
+            yield culprit.replace(above, f"{text}()")
+        else:
+            yield culprit.replace(node, text)
 
 
-def _calls(culprit: Culprit) -> Iterator[Edit | None]:
+def _calls(culprit: Culprit) -> Iterator[Edit]:
     for call in culprit.source.nodes.every(ast.Call):
         found = spelled(culprit.source, call)
-        if found is not None and found.name in _FUNCTIONS and found.positional:
-            text = culprit.torch(f"torch.tanh({culprit.source.of(found.positional[0])})")
-            yield culprit.replace(call, text) if text is not None else None
+        if found.name in _FUNCTIONS and found.first is not None:
+            text = culprit.torch(f"torch.tanh({culprit.source.of(found.first)})")
+            yield culprit.replace(call, text)
