@@ -901,7 +901,7 @@ loss.backward()
 """
 ENDS = [
     ("F.softmax(self.fc(x), dim=-1)", "-(y * p.log()).sum()", "print(out.argmax(-1))",
-     ["F.log_softmax(self.fc(x), dim=-1)", "-(y * p).sum()", "print(out.exp().argmax(-1))"]),
+     ["F.log_softmax(self.fc(x), dim=-1)", "-(y * p).sum()", "print(out.argmax(-1))"]),
     ("self.last(self.fc(x))", "-(y * torch.log(p + 1e-46)).sum()", "",
      ["nn.LogSoftmax(dim=-1)", "self.last(self.fc(x))", "-(y * p).sum()"]),
     ("torch.sigmoid(self.fc(x)).squeeze(0)",
