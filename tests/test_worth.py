@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 from corpus import diagnosed_text
 
 from gradscope.facts import (
@@ -275,13 +276,34 @@ loss.backward()
 """
 
 
-@pytest.mark.slow  # late in a long session no run in float64 comes back
 def test_a_bound_that_loses_the_true_value_is_not_verified(tmp_path: Path):
     fixes = diagnosed_text(SATURATED, tmp_path, verify=True).findings[0].fixes
     tried = [fix.verdict for fix in fixes if isinstance(fix.verdict, Verified | Holds)]
 
     assert {round(one.effects.truth.loss, 3) for one in tried} == {50.063}
     assert tried and all(one.effects.truth.is_met == isinstance(one, Verified) for one in tried)
+
+
+def freed() -> object:
+    tensor = torch.ones(3)
+    tensor.untyped_storage().resize_(0)
+    return tensor
+
+
+def wrapped() -> object:
+    held: list[torch.Tensor] = []
+    torch.func.grad(lambda x: (held.append(x), x.sum())[1])(torch.ones(3))
+    return held
+
+
+@pytest.mark.parametrize("made", [freed, wrapped])
+def test_a_tensor_without_memory_of_its_own_does_not_keep_a_run_from_float64(made, tmp_path: Path):
+    """It lives in the process that the run is forked from."""
+    held = made()
+    fixes = diagnosed_text(SATURATED, tmp_path, verify=True).findings[0].fixes
+    tried = [fix.verdict for fix in fixes if isinstance(fix.verdict, Verified | Holds)]
+
+    assert held is not None and {round(one.effects.truth.loss, 3) for one in tried} == {50.063}
 
 
 CANCELLED = """
@@ -297,7 +319,6 @@ loss.backward()
 """
 
 
-@pytest.mark.slow  # late in a long session no run in float64 comes back
 def test_a_stable_form_that_rounding_takes_the_value_from_is_not_verified(tmp_path: Path):
     fixes = diagnosed_text(CANCELLED, tmp_path, verify=True).findings[0].fixes
     form = next(fix for fix in fixes if fix.kind == "stable-op")
@@ -317,7 +338,6 @@ loss.backward()
 """
 
 
-@pytest.mark.slow  # late in a long session no run in float64 comes back
 def test_a_stable_form_that_is_off_by_its_own_rounding_comes_before_another_dtype(tmp_path: Path):
     """Of a loss near 0 float32 leaves two digits, of whichever form."""
     first, *others = diagnosed_text(ROUNDED, tmp_path, verify=True).findings[0].fixes

@@ -10,6 +10,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_map
 
 from gradscope.record.dispatch import Unseen
+from gradscope.record.finite import plain, unwrapped
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 _NARROW = frozenset((torch.float32, torch.float16, torch.bfloat16))
@@ -24,9 +25,16 @@ def install(beside: float = 0.0) -> None:
     there = [one for one in gc.get_objects() if type(one) in _PLAIN]
     there += [one.grad for one in there if one.is_leaf and one.grad is not None]
     with _disable_current_modes():
-        _widen(one for one in there if one.dtype in _NARROW and one.layout is torch.strided)
+        _widen(one for one in there if one.dtype in _NARROW and _has_memory(one))
     mode: Any = _Wide(beside)
     mode.__enter__()
+
+
+def _has_memory(tensor: torch.Tensor) -> bool:
+    """Whether its values lie in a storage of its own: not what torch.func has wrapped, nor what was
+    freed under it."""
+    is_own = unwrapped(tensor) is tensor and tensor.layout is torch.strided
+    return is_own and plain(tensor) is not None
 
 
 def _widen(tensors: Iterable[torch.Tensor]) -> None:
