@@ -47,6 +47,19 @@ def paths() -> str:
     return os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
 
 
+def bare_and_traced(program: Path) -> Iterator["subprocess.CompletedProcess[str]"]:
+    """A file by itself, and under `gradscope trace` whose report goes elsewhere, in its folder."""
+    for words in ((), ("-m", "gradscope", "trace", "-o", "report.txt")):
+        yield subprocess.run(
+            [sys.executable, *words, program.name],
+            cwd=program.parent,
+            env={"PYTHONPATH": paths()},
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+
+
 def leftovers() -> list[str]:
     """What a recorder could have left behind in this process, by torch's own account."""
     import torch

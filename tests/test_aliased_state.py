@@ -1,10 +1,7 @@
 """States that `state_dict()` gave, and that are loaded when training has gone on."""
 
-import subprocess
-import sys
-
 import pytest
-from conftest import paths
+from conftest import bare_and_traced
 from corpus import diagnosed_text
 
 TRAINING = """import copy
@@ -90,17 +87,7 @@ net(torch.ones(1, 2)).sum().backward()
 
 def test_odd_states_and_what_does_not_fit_are_as_without_us(tmp_path):
     (tmp_path / "odd.py").write_text(ODD)
-    bare, seen = (
-        subprocess.run(
-            [sys.executable, *words, "odd.py"],
-            cwd=tmp_path,
-            env={"PYTHONPATH": paths()},
-            capture_output=True,
-            text=True,
-            timeout=120,
-        )
-        for words in ((), ("-m", "gradscope", "trace", "-o", "report.txt"))
-    )
+    bare, seen = bare_and_traced(tmp_path / "odd.py")
 
     assert "size mismatch" in bare.stdout
     assert seen.stdout == bare.stdout

@@ -1,12 +1,10 @@
 """What a program leaves to its end happens then as it does with Python alone: in the same order,
 once, and with all that it uses still there."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from conftest import paths
+from conftest import bare_and_traced
 
 PROGRAM = """
 import atexit, sys, threading, time, weakref
@@ -47,17 +45,7 @@ deep(Thing("in a frame"))
 @pytest.mark.parametrize("last", ["pass", "sys.exit(3)", "raise ValueError('mine')"])
 def test_the_end_is_as_without_us(last, tmp_path: Path):
     (tmp_path / "program.py").write_text(PROGRAM.replace("{last}", last), encoding="utf-8")
-    bare, seen = (
-        subprocess.run(
-            [sys.executable, *words, "program.py"],
-            cwd=tmp_path,
-            env={"PYTHONPATH": paths()},
-            capture_output=True,
-            text=True,
-            timeout=120,
-        )
-        for words in ((), ("-m", "gradscope", "trace", "-o", "report.txt"))
-    )
+    bare, seen = bare_and_traced(tmp_path / "program.py")
 
     assert seen.stdout == bare.stdout
     assert bare.stdout.count("del") == 5
