@@ -151,9 +151,7 @@ class NoGradient(StrEnum):
     REMADE = "remade"  # at each pass
     PASSING = "passing"  # the same, and nobody holds it when backward runs
     ZERO_OP = "zero-op"  # round, sign
-    PIECEWISE_LINEAR = (
-        "piecewise-linear"  # the derivative of a slope that is constant, as a rectifier's is
-    )
+    PIECEWISE_LINEAR = "piecewise-linear"  # the derivative of a rectifier's slope
     NEAREST = "nearest"  # an interpolation that chooses
     SATURATED = "saturated"
     DEAD_RELU = "dead-relu"

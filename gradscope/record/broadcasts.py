@@ -2,12 +2,12 @@
 of shape (n, 1) and a row of shape (n,), of whose n * n results a loss is one number."""
 
 import math
-import weakref
 from collections.abc import Container
 from dataclasses import replace
 from typing import Any
 
 import torch
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from gradscope.facts import Broadcast, Operand
 from gradscope.record.context import RunContext
@@ -30,10 +30,10 @@ class Broadcasts:
         self._context = context
         self._step: dict[int, Broadcast] = {}  # of this step, by the op's sequence number
         self._kept: dict[object, Broadcast] = {}  # by place
-        # Results without a graph, by their id: an advantage is computed before the steps that
-        # weight with it.
-        self._constants: dict[int, tuple[weakref.ref[torch.Tensor], Broadcast]] = {}
-        self._told: dict[Site, Broadcast] = {}  # where these were made
+        # Of results without a graph: an advantage is computed before the steps that weight with
+        # it.
+        self._constants = WeakTensorKeyDictionary()
+        self._made_at: dict[Site, Broadcast] = {}  # those behind these, by place
 
     @property
     def found(self) -> tuple[Broadcast, ...]:
@@ -45,7 +45,7 @@ class Broadcasts:
         if not isinstance(first, torch.Tensor) or first.requires_grad == second.requires_grad:
             return  # pairs of what is trained alike are meant
         constant, other = (second, first) if first.requires_grad else (first, second)
-        known = self._constant(constant)
+        known = self._constants.get(constant)
         if known is not None and tuple(other.shape) in ((known.size,), (known.size, 1)):
             self._step[seq] = known
         elif (size := _crossed(first, second)) and len(self._kept) < _MOST:
@@ -55,24 +55,17 @@ class Broadcasts:
     def note_constant(self, info: OpInfo, args: tuple[Any, ...], out: Any, frame: Any) -> None:
         """An op has made a square matrix, and no autograd node."""
         given = [one for one in args if isinstance(one, torch.Tensor)]
-        known = next((one for one in map(self._constant, given) if one is not None), None)
+        known = next((one for one in map(self._constants.get, given) if one is not None), None)
         if known is None and len(given) == 2 and (size := _crossed(*given)):
             user, inner = note_site(frame)
-            known = self._told.get(user)
-            if known is None and len(self._told) < _MOST:
+            known = self._made_at.get(user)
+            if known is None and len(self._made_at) < _MOST:
                 call = to_call(Note(info, user, inner, self._context.module))
                 operands = named_operands(call, self._operands(info, args, frame))
                 known = Broadcast(call, self._context.step, size, operands)
-                self._told[user] = known
+                self._made_at[user] = known
         if known is not None and out.shape[0] == known.size:
-            self._constants[id(out)] = weakref.ref(out), known
-
-    def _constant(self, tensor: torch.Tensor) -> Broadcast | None:
-        reference, known = self._constants.get(id(tensor), (None, None))
-        if reference is None or reference() is tensor:
-            return known
-        del self._constants[id(tensor)]  # another one has its id by now
-        return None
+            self._constants[out] = known
 
     def _operands(self, info: OpInfo, args: tuple[Any, ...], frame: Any) -> tuple[Operand, ...]:
         roles, both = info.argument_names[:2], map(_given, args[:2])

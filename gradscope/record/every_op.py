@@ -155,7 +155,7 @@ class EveryOp:
     def optimizer_begins(self, work: Work) -> None:
         if self.context.is_blind or (self.depth.is_full and not self.mode.is_on):
             return
-        self.mode.window.close()
+        self.context.shielded("the optimizer", self.mode.window.close)
         self.context.in_optimizer = True
         if work.updates and self.depth.is_full:
             self.context.shielded("the optimizer", self._look_at_optimizer, work.optimizer)

@@ -25,12 +25,12 @@ def install(beside: float = 0.0) -> None:
     there = [one for one in gc.get_objects() if type(one) in _PLAIN]
     there += [one.grad for one in there if one.is_leaf and one.grad is not None]
     with _disable_current_modes():
-        _widen(one for one in there if one.dtype in _NARROW and _has_memory(one))
+        _widen(one for one in there if one.dtype in _NARROW and _is_stored(one))
     mode: Any = _Wide(beside)
     mode.__enter__()
 
 
-def _has_memory(tensor: torch.Tensor) -> bool:
+def _is_stored(tensor: torch.Tensor) -> bool:
     """Whether its values lie in a storage of its own: not what torch.func has wrapped, nor what was
     freed under it."""
     is_own = unwrapped(tensor) is tensor and tensor.layout is torch.strided
