@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from gradscope.facts import Location
 from gradscope.source.arguments import called
+from gradscope.source.literals import number
 from gradscope.source.meaning import binding
-from gradscope.source.settings import number
 from gradscope.source.text import Source
 from gradscope.source.tree import covers
 

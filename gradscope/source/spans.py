@@ -83,6 +83,12 @@ def shown(source: Source, location: Location) -> Location:
     return replace(location, line=line, col=col)
 
 
+def user_of(source: Source, node: ast.AST) -> ast.AST:
+    """What an expression stands in: of `x` in `x.log()` the call."""
+    above = source.parents[node]
+    return source.parents[above] if isinstance(above, ast.Attribute) else above
+
+
 def ancestors(source: Source, node: ast.AST) -> Iterator[ast.AST]:
     """The nodes around a node, innermost first."""
     while node in source.parents:

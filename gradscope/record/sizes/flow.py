@@ -22,9 +22,9 @@ from gradscope.record.journal import Note
 from gradscope.record.oprun import checkpoint_around, flatten
 from gradscope.record.schema import OpInfo, read_schema
 from gradscope.record.sites import Site, note_site
-from gradscope.record.sizes.constants import Constant, Constants, passed_over
 from gradscope.record.sizes.crossings import Activations
 from gradscope.record.sizes.cuts import NUMBERS, Cut, cut_by, is_whole
+from gradscope.record.sizes.graphless import Constant, Constants, passed_over
 from gradscope.record.sizes.readouts import EarlyReads, Readouts
 from gradscope.record.sizes.selections import Selection, selection_of
 from gradscope.record.tracing import computes_values

@@ -13,7 +13,7 @@ from gradscope.record.context import RunContext
 from gradscope.record.finite import plain
 from gradscope.record.sites import place_of
 from gradscope.source import expression, parsed
-from gradscope.source.settings import number
+from gradscope.source.literals import number
 
 _MEAN, _SUM = 1, 2  # at::Reduction
 _DEEPEST = 64  # nodes between a loss and the means that it is made of

@@ -156,9 +156,7 @@ FORMS: tuple[Form, ...] = (
     Form(_xlogy, frozenset({"xlogy"}), logs.OPS | {"xlogy"}),
     _form(_x_log_x, "log"),
     Form(softmax, frozenset({"div"}), logs.OPS),
-    _by_example("1 / (1 + exp(-z))", "torch.sigmoid({z})"),
-    _by_example("1 / (1 + exp(z))", "torch.sigmoid(-{z:atom})"),
-    _by_example("exp(z) / (1 + exp(z))", "torch.sigmoid({z})"),
+    *(_by_example(example, f"torch.sigmoid({z})") for example, z in _LOGITS.items()),
     _by_example("(exp(z) - exp(-z)) / (exp(z) + exp(-z))", "tanh({z})"),
     _by_example("z / norm(z, dim=d, keepdim=True)", "torch.nn.functional.normalize({z}, dim={d})"),
     _by_example(

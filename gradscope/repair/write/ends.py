@@ -20,7 +20,7 @@ from gradscope.repair.write.splice import keyword
 from gradscope.repair.write.uses import Uses, calls_around, calls_of, given_to, returned
 from gradscope.rules.reading import evidence
 from gradscope.source.arguments import called, canonical, parameter_of, spelled
-from gradscope.source.spans import ancestors
+from gradscope.source.spans import ancestors, user_of
 
 _MADE_BY = {"softmax": "log-probabilities", "sigmoid": "logits", "exp": "the exponent"}
 _INDICES = ("argmax", "argmin", "argsort")
@@ -120,8 +120,10 @@ def given_scores(culprit: Culprit, request: ask.GiveScores) -> Ways:
         if loss is None or reader is made or any(_is_alike(one, loss) for one in around):
             continue
         text = culprit.source.of(reader)
-        back = culprit.torch(f"torch.{request.op}({', '.join((text, *rest))})")
-        edits.append(culprit.replace(reader, f"{atom(text)}.exp()" if request.logarithms else back))
+        back = f"{atom(text)}.exp()"
+        if not request.logarithms:
+            back = culprit.torch(f"torch.{request.op}({', '.join((text, *rest))})")
+        edits.append(culprit.replace(reader, back))
     if None not in edits:
         yield [edit for edit in edits if edit is not None]
 
@@ -243,9 +245,7 @@ def _of_logits(culprit: Culprit, uses: Uses) -> Iterator[Edit]:
 def _of_values(culprit: Culprit, uses: Uses) -> Iterator[ast.expr]:
     """The readers that a value itself matters to: which one is the largest, logits tell as well."""
     for reader in uses.readers:
-        call = culprit.source.parents[reader]
-        if isinstance(call, ast.Attribute):
-            call = culprit.source.parents[call]
+        call = user_of(culprit.source, reader)
         found = spelled(culprit.source, call)
         is_order = found.name in _INDICES or (
             found.name in _WITH_INDICES and _is_for_indices(culprit, call)
@@ -271,9 +271,7 @@ def _logarithm_of(culprit: Culprit, reader: ast.expr) -> tuple[ast.expr | None, 
     whether it is taken of 1 less the reader."""
     inner, what = reader, "itself"
     for _ in range(3):
-        above = culprit.source.parents[inner]
-        if isinstance(above, ast.Attribute):
-            above = culprit.source.parents[above]
+        above = user_of(culprit.source, inner)
         found = spelled(culprit.source, above)
         if not isinstance(above, ast.expr) or inner not in found.positional:
             break

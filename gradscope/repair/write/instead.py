@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from gradscope.facts import Edit
 from gradscope.facts import requests as ask
+from gradscope.ops import Edge
 from gradscope.ops.dtypes import eps_for
 from gradscope.ops.patterns import EPSILON
 from gradscope.repair.write.culprit import Candidate, Culprit, Ways
@@ -71,7 +72,7 @@ def _read_again(culprit: Culprit, node: ast.expr) -> ast.expr | None:
 
 def diagonal(culprit: Culprit, request: ask.AddToDiagonal) -> Ways:
     """A multiple of the identity added to the matrix."""
-    for edge, node in [one for one in on_edges(culprit) if one[0].cure.guard][:1]:
+    for edge, node in _first_guarded(culprit):
         guard = culprit.torch(edge.cure.guard)
         text = guard.format(x=culprit.text(node), eps=f"{request.size:g}")
         yield [culprit.replace(node, text)]
@@ -115,9 +116,14 @@ def learnt(culprit: Culprit, request: ask.LearnInside) -> Ways:
 def learnt_in_part(culprit: Culprit) -> Ways:
     """`sigma = F.softplus(sigma)` where its name is given, or around what one line alone reads."""
     template = culprit.torch(_FUNCTIONS[ask.Inside.SOFTPLUS])
-    for _, node in [one for one in on_edges(culprit) if one[0].cure.guard][:1]:
+    for _, node in _first_guarded(culprit):
         edits = for_all_readers(culprit, node, template) if isinstance(node, ast.Name) else ()
         yield edits or [culprit.replace(node, template.format(x=culprit.source.of(node)))]
+
+
+def _first_guarded(culprit: Culprit) -> list[tuple[Edge, ast.expr]]:
+    """The first edge that has a guard, with the operand that is on it; empty where none has."""
+    return [one for one in on_edges(culprit) if one[0].cure.guard][:1]
 
 
 def behind(culprit: Culprit, request: ask.AddBehind) -> Iterator[Candidate]:

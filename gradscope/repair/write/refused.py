@@ -48,7 +48,7 @@ def in_place(culprit: Culprit) -> Ways:
     `with torch.no_grad():`, where they do not stand in one."""
     source, guard = culprit.source, culprit.torch("torch.no_grad()")
     first = statement_at(source, culprit.finding.location)
-    if first is None or guard is None or whole_lines(source, first) is None:
+    if first is None or whole_lines(source, first) is None:
         return
     block = block_of(source, first)
     below = takewhile(partial(_updates, source), block[block.index(first) :])
@@ -67,7 +67,7 @@ def in_place(culprit: Culprit) -> Ways:
     around = source.parents[first]
     guards = [one.context_expr for one in around.items] if isinstance(around, ast.With) else []
     if guard not in map(source.of, guards):
-        text = f"with {guard}:{new}{indent}    " + text.replace(new, f"{new}    ")
+        text = _within(source, guard, first, text)
     yield [source.edit(start, past, text + new)]
 
 
@@ -191,6 +191,10 @@ def without_grad(culprit: Culprit) -> Ways:
     block = block_of(source, statement)
     rest = takewhile(partial(is_write, source), block[block.index(statement) + 1 :])
     start, end = source.extent(statement)[0], source.extent([statement, *rest][-1])[1]
-    indent = source.indent(statement.lineno)
-    text = source.text[start:end].replace(source.newline, f"{source.newline}    ")
-    yield [source.edit(start, end, f"with {guard}:{source.newline}{indent}    {text}")]
+    yield [source.edit(start, end, _within(source, guard, statement, source.text[start:end]))]
+
+
+def _within(source: Source, guard: str, first: ast.stmt, text: str) -> str:
+    """Statements from `first` on in a `with` block."""
+    new, indent = source.newline, source.indent(first.lineno)
+    return f"with {guard}:{new}{indent}    {text.replace(new, f'{new}    ')}"

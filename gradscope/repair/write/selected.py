@@ -11,7 +11,7 @@ from gradscope.repair.write.uses import Uses
 from gradscope.rules.wording import proposals
 from gradscope.source import Source, binding
 from gradscope.source.arguments import spelled
-from gradscope.source.spans import alike
+from gradscope.source.spans import alike, user_of
 
 # Of each element its own, in one op with numbers or with as many elements.
 ELEMENTWISE = frozenset(
@@ -121,9 +121,7 @@ def _around(culprit: Culprit, node: ast.expr) -> tuple[ast.expr, bool]:
     tensor has a part in that."""
     meets = False
     while True:
-        above = culprit.source.parents[node]
-        if isinstance(above, ast.Attribute):
-            above = culprit.source.parents[above]
+        above = user_of(culprit.source, node)
         found = spelled(culprit.source, above)
         is_operand = found.name in ELEMENTWISE and node in found.positional
         if not isinstance(above, ast.expr) or not is_operand:
@@ -138,9 +136,7 @@ def _is_reduced(culprit: Culprit, whole: ast.expr) -> bool:
     uses = Uses.of(culprit.source, whole)
     for reader in uses.readers if uses is not None else ():
         last, meets = _around(culprit, reader)
-        above = culprit.source.parents[last]
-        if isinstance(above, ast.Attribute):
-            above = culprit.source.parents[above]
+        above = user_of(culprit.source, last)
         found = spelled(culprit.source, above)
         is_whole = len(found.positional) == 1 and not found.keywords
         if found.name not in REDUCES or not is_whole:

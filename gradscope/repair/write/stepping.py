@@ -8,11 +8,11 @@ from gradscope.facts import requests as ask
 from gradscope.repair.write.culprit import Culprit, Ways
 from gradscope.repair.write.splice import after, before
 from gradscope.repair.write.statements import block_of, dropped
-from gradscope.repair.write.training import rates
+from gradscope.repair.write.training import rate_of, rates
 from gradscope.source import expression
 from gradscope.source.arguments import called, spelled
 from gradscope.source.hand_updates import ascent, rate_by_hand, written
-from gradscope.source.settings import setting
+from gradscope.source.literals import setting
 from gradscope.source.spans import statement_at
 from gradscope.source.tree import covers
 
@@ -122,10 +122,10 @@ def _is_here(culprit: Culprit, update: Update) -> bool:
 def _of_optimizer(culprit: Culprit, update: Update) -> ast.expr | None:
     """The learning rate where the optimizer is made: a number, or what was seen to give it."""
     found = [
-        value
+        rate
         for node in _optimizers(culprit, update)
-        for value in (*(k.value for k in node.keywords if k.arg == "lr"), *node.args[1:2])
-        if getattr(value, "value", None) == update.lr or _was_made(node, update)
+        if (rate := rate_of(node)) is not None
+        and (getattr(rate, "value", None) == update.lr or _was_made(node, update))
     ]
     return setting(culprit.source, found[0], update.lr or 0.0) if len(found) == 1 else None
 

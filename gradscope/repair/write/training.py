@@ -46,7 +46,7 @@ def optimizer_eps(culprit: Culprit) -> Iterator[Candidate]:
 def rates(culprit: Culprit) -> Iterator[Candidate]:
     """The largest power of ten below the learning rate that holds is found by trying."""
     for call in optimizers(culprit):
-        given = _rate_of(call)
+        given = rate_of(call)
         if isinstance(given, ast.Constant) and isinstance(given.value, int | float):
             for rate in RATES:
                 new = given.value * rate
@@ -54,7 +54,7 @@ def rates(culprit: Culprit) -> Iterator[Candidate]:
                 yield Candidate(proposals.SLOWER.format(old=given.value, new=new), (edit,))
 
 
-def _rate_of(call: ast.Call) -> ast.expr | None:
+def rate_of(call: ast.Call) -> ast.expr | None:
     """The learning rate that an optimizer is given."""
     given = next((key.value for key in call.keywords if key.arg == "lr"), None)
     return call.args[1] if given is None and len(call.args) > 1 else given
@@ -63,7 +63,7 @@ def _rate_of(call: ast.Call) -> ast.expr | None:
 def rate_of_one(culprit: Culprit, request: ask.RateOfOne) -> Ways:
     """`lr=1.0`, where the optimizer is made."""
     made = culprit.at(request.usage.made)
-    rate = _rate_of(made) if isinstance(made, ast.Call) else None
+    rate = rate_of(made) if isinstance(made, ast.Call) else None
     if rate is not None:
         yield [culprit.replace(rate, "1.0")]
 

@@ -5,7 +5,7 @@ import ast
 import pytest
 
 from gradscope.source import Source
-from gradscope.source.settings import setting
+from gradscope.source.literals import setting
 
 OPTION = """
 import argparse
