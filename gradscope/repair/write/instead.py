@@ -63,11 +63,11 @@ def _read_again(culprit: Culprit, node: ast.expr) -> ast.expr | None:
     """What the one name in an expression is given, where its statement has other reads of it."""
     names = {one.id: one for one in ast.walk(node) if isinstance(one, ast.Name)}
     own = [one for one in names.values() if one.id not in culprit.names.imported]
-    made = definition(culprit.source, own[0]) if len(own) == 1 else None
-    statement = culprit.source.nodes.statement(node)
-    parts = [one for one in ast.walk(statement) if isinstance(one, ast.Name)]
-    reads = [one for one in parts if len(own) == 1 and one.id == own[0].id]
-    return made if len(reads) > 1 else None
+    if len(own) != 1:
+        return None
+    parts = ast.walk(culprit.source.nodes.statement(node))
+    reads = [one for one in parts if isinstance(one, ast.Name) and one.id == own[0].id]
+    return definition(culprit.source, own[0]) if len(reads) > 1 else None
 
 
 def diagonal(culprit: Culprit, request: ask.AddToDiagonal) -> Ways:

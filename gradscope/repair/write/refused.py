@@ -51,8 +51,7 @@ def in_place(culprit: Culprit) -> Ways:
     if first is None or whole_lines(source, first) is None:
         return
     block = block_of(source, first)
-    below = takewhile(partial(_updates, source), block[block.index(first) :])
-    statements = list(below)
+    statements = list(takewhile(partial(_into, source), block[block.index(first) :]))
     if not statements:
         return
     names = [source.of(one.targets[0]) for one in statements if isinstance(one, ast.Assign)]
@@ -81,12 +80,9 @@ def _is_cleared(source: Source, gradient: str) -> bool:
     return False
 
 
-def _updates(source: Source, statement: ast.stmt) -> bool:
-    return bool(_into(source, statement))
-
-
 def _into(source: Source, statement: ast.stmt) -> str:
-    """An assignment `w = w - step` to a leaf, with its gradient, as one that writes into it."""
+    """An assignment `w = w - step` to a leaf, with its gradient, as one that writes into it; empty
+    for any other statement."""
     if not isinstance(statement, ast.Assign) or not isinstance(statement.value, ast.BinOp):
         return ""
     value, name = statement.value, source.of(statement.targets[0])
