@@ -114,7 +114,7 @@ def test_a_parameter_that_is_not_alone_or_not_negative_is_not_named(other, tmp_p
     text = f"sigma = torch.nn.Parameter(torch.ones(2))\nloss = torch.log({other}).sum()"
     report = diagnosed_text(f"import torch\n{text}\nloss.backward()\n", tmp_path)
 
-    assert report.trace.events[0].negative_by is None
+    assert report.trace.events[0].given_by is None
 
 
 @pytest.mark.parametrize(
@@ -122,3 +122,39 @@ def test_a_parameter_that_is_not_alone_or_not_negative_is_not_named(other, tmp_p
 )
 def test_what_writes_to_its_data_stands_in_the_way(write):
     assert repaired(f"{LEAF}x = torch.ones(2)\n{write}\n", "scale") is None
+
+
+@pytest.mark.parametrize(
+    ("zeros", "ones"),
+    [
+        ("torch.zeros(2)", "torch.ones(2)"),
+        ("torch.zeros_like(x)", "torch.ones_like(x)"),
+        ("torch.tensor([0.0, 0])", "torch.tensor([1.0, 1.0])"),
+        ("torch.full((2,), 0.0)", "torch.full((2,), 1.0)"),
+    ],
+)
+def test_what_is_divided_by_starts_at_one(zeros, ones, tmp_path):
+    text = f"import torch\n\nx = torch.arange(2.0)\nscale = torch.nn.Parameter({zeros})\n"
+    text += "loss = ((x + 1) / (2 * scale).square()).sum()\nloss.backward()\n"
+
+    leading = diagnosed_text(text, tmp_path, verify=True).findings[0].fixes[0]
+
+    assert leading.kind == "init" and leading.verified
+    assert f"+scale = torch.nn.Parameter({ones})" in leading.patch
+
+
+def test_what_has_been_trained_to_zero_is_not_started_anew(tmp_path):
+    text = """import torch
+
+scale = torch.nn.Parameter(torch.ones(2))
+opt = torch.optim.SGD([scale], lr=1.0)
+for _ in range(3):
+    loss = (torch.ones(2) / scale).sum() + 2 * scale.sum()
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+"""
+    found = diagnosed_text(text, tmp_path).findings[0]
+
+    assert found.name == "zero-division"
+    assert not any(fix.title == "start `scale` at 1" for fix in found.fixes)

@@ -170,8 +170,8 @@ class Event:
     that element. `sources` are the ids of the events whose bad values it read. `hidden_by` is the
     call that threw the value away going forward (where, indexing, ...), in backward events whose
     grad_output is exactly 0. `path` are the forward calls from this one to the loss, nearest first;
-    of a value that never gets there those to the one that hid it. `negative_by` is the parameter by
-    whose sign the operand of an op of one operand is negative, where it is one alone.
+    of a value that never gets there those to the one that hid it. `given_by` is the parameter by
+    which an operand is negative, or a divisor or the only operand 0, where it is one alone.
     """
 
     id: int
@@ -196,7 +196,7 @@ class Event:
     path: tuple[Call, ...] = ()
     branches: tuple[Call, ...] = ()  # the calls whose infinite gradients cancelled here: inf - inf
     scalars: tuple[tuple[str, object], ...] = ()  # non-tensor arguments: (schema name, value)
-    negative_by: Operand | None = None
+    given_by: Operand | None = None
     sample: Sample | None = None  # of bad data that a worker of a DataLoader has made
 
     @property

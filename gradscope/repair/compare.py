@@ -34,8 +34,9 @@ from gradscope.rules.order import is_wrong_gradient
 
 BOUNDS = frozenset(("epsilon", "clamp-domain"))
 HOLD_OFF = BOUNDS | {"masked-branch"}
+EMPTY = "guard-empty"
 # Fixes of a single computation; what the others change works over many steps.
-LOCAL = HOLD_OFF | {"stable-op", "dtype", "guard-empty", "backward-rewrite"}
+LOCAL = HOLD_OFF | {"stable-op", "dtype", EMPTY, "backward-rewrite"}
 # A program that these end was ended by somebody else: the machine, a batch system, a user.
 _FROM_OUTSIDE = {-getattr(signal, name, 0) for name in ("SIGKILL", "SIGTERM", "SIGHUP", "SIGXCPU")}
 

@@ -146,12 +146,25 @@ def _positive(edge: Edge | None, event: Event, *_: object) -> Fixes:
 
 
 def _logarithm(edge: Edge | None, event: Event, *_: object) -> Fixes:
-    """The logarithm of a parameter that training has brought below 0."""
+    """The logarithm of a parameter that training has brought to 0 or below."""
     if edge is None or edge.cure.margin not in (Margin.LOG, Margin.ROOT):
         return ()
-    if event.negative_by is not None:  # from the start it is no scale
-        return tuple(as_logarithm(event.negative_by)) if event.step else ()
+    if event.given_by is not None:  # from the start it is no scale
+        return tuple(as_logarithm(event.given_by)) if event.step else ()
     return tuple(as_logarithm(event.operand(edge.argument)))
+
+
+def _started(edge: Edge | None, event: Event, *_: object) -> Fixes:
+    """Another start for a parameter that is 0 until something is learnt. Of 0 / 0 it may be right:
+    a rotation by nothing."""
+    given = event.given_by
+    if given is None or event.step or given.zeros < given.numel or not given.name:
+        return ()
+    if len(event.inputs) > 1 and event.values().get("self") == 0:
+        return ()
+    title = proposals.STARTED.format(name=given.name)
+    request = ask.StartAtOne(given.name)
+    return (Fix("init", title, "unsafe", "torch.ones(...)", request=request),)
 
 
 def as_logarithm(given: Operand | None) -> Iterator[Fix]:
@@ -286,8 +299,26 @@ def _wider_half(edge: Edge | None, event: Event, *_: object) -> Fixes:
 PREFERENCE: Mapping[str, tuple[Callable[[Edge | None, Event, Trace], Fixes], ...]] = {
     "masked-branch": (_hidden, _stable, _guards),
     "singular-derivative": (_stable, _guards),
-    "zero-division": (_stable, _made_stably, _divisor, _selected, _positive, _guards, _harmless),
-    "log-zero": (_stable, _made_stably, _selected, _logarithm, _positive, _guards, _harmless),
+    "zero-division": (
+        _started,
+        _stable,
+        _made_stably,
+        _divisor,
+        _selected,
+        _positive,
+        _guards,
+        _harmless,
+    ),
+    "log-zero": (
+        _started,
+        _stable,
+        _made_stably,
+        _selected,
+        _logarithm,
+        _positive,
+        _guards,
+        _harmless,
+    ),
     "domain-error": (_logarithm, _positive, _guards),
     "degenerate-decomposition": (_guards, _stable),
     "overflow": (_wider_half, _stable, _guards, _wider),

@@ -55,6 +55,12 @@ class LearnLogarithm(Request):
     name: str
 
 
+class StartAtOne(Request):
+    """Ones for the zeros that the parameter which the program calls `name` starts with."""
+
+    name: str
+
+
 class FiniteStart(Request):
     """A large finite number for the inf that the call at `written` puts into a parameter."""
 

@@ -15,7 +15,7 @@ from gradscope.record.census import Places, census, not_finite, places, plainly,
 from gradscope.record.context import RunContext
 from gradscope.record.events.masks import gradient_in
 from gradscope.record.events.provenance import storage_key
-from gradscope.record.events.signs import is_negative, negative_parameter
+from gradscope.record.events.signs import is_negative, is_zero, parameter_behind
 from gradscope.record.finite import batch_dims, numbers, some_nan, unwrapped, value_at
 from gradscope.record.graph import node_name
 from gradscope.record.journal import Raw
@@ -129,20 +129,25 @@ def describe(
             if _is_scalar(value)
         ),
         ancestry=_ancestry(above, context),
-        negative_by=_negative_by(raw, inputs, above, context),
+        given_by=_given_by(raw, inputs, above, context),
     )
     if raw.node is not None:
         _describe_saved(raw, shape, context, op.running)
 
 
-def _negative_by(
+def _given_by(
     raw: Raw, inputs: list[tuple[str, torch.Tensor]], above: list[Any], context: RunContext
 ) -> Operand | None:
-    """The parameter that makes the op's only operand negative."""
-    if raw.node is not None or len(inputs) != 1 or not is_negative(inputs[0][1]):
+    """The parameter that makes the op's only operand negative or 0, or its divisor 0."""
+    divides = has(raw.note.info.name, Trait.DIVIDES)
+    if raw.node is not None or not inputs or (len(inputs) > 1 and not divides):
         return None
-    found = negative_parameter(above[0], context)
-    return operand("self", found, context, frame=sys._getframe()) if found is not None else None
+    role, value = inputs[-1]
+    holds = next((one for one in (is_negative, is_zero) if one(value)), None)
+    found = parameter_behind(above[-1], context, holds) if holds is not None else None
+    if holds is is_zero and value.is_leaf and value.requires_grad:
+        found = value
+    return operand(role, found, context, frame=sys._getframe()) if found is not None else None
 
 
 def _is_scalar(value: object) -> bool:

@@ -1,6 +1,7 @@
-"""Which parameter makes a value negative, where one alone does: the way up the autograd graph,
-through products, quotients and sums, as long as nothing else that they take is negative."""
+"""Which parameter makes a value negative or 0, where one alone does: the way up the autograd graph,
+through products, quotients and sums, as long as nothing else that they take is so."""
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -12,34 +13,37 @@ from gradscope.record.graph import node_name
 
 _LEVELS = 12  # nodes: a density is a few factors
 
+Test = Callable[[torch.Tensor], bool]
 
-def negative_parameter(node: Any, context: RunContext) -> torch.Tensor | None:
-    """The parameter by whose sign what the node gave has negative elements; None where there may be
-    others, or where autograd has not saved the factors."""
+
+def parameter_behind(node: Any, context: RunContext, holds: Test) -> torch.Tensor | None:
+    """The parameter by which `holds`, is_negative or is_zero, is true of what the node gave; None
+    where there may be others, or where autograd has not saved the factors."""
     for _ in range(_LEVELS):
         variable = getattr(node, "variable", None)
         if isinstance(variable, torch.Tensor):
-            return variable if is_negative(variable) else None
+            return variable if holds(variable) else None
         if node is None:
             return None
-        node = _negative_input(node, context)
+        node = _input(node, context, holds)
     return None
 
 
-def _negative_input(node: Any, context: RunContext) -> Any:
-    """The node that alone can have made the result of this one negative."""
+def _input(node: Any, context: RunContext, holds: Test) -> Any:
+    """The node by which alone it can be true of the result of this one."""
     above = [one for one, _ in node.next_functions if one is not None]
     name = node_name(node)
     if has(name, Trait.MULTIPLIES | Trait.DIVIDES) and hasattr(type(node), "_saved_other"):
         factors = zip(
             (_saved(node, "self"), _saved(node, "other")), node.next_functions, strict=True
         )
-        return _only([one for value, (one, _) in factors if value is None or is_negative(value)])
+        made = [(value, one) for value, (one, _) in factors if value is not None or one is not None]
+        return _only([one for value, one in made if value is None or holds(value)])
     if has(name, Trait.SUMS | Trait.ADDS) and not has(name, Trait.SUBTRACTS):
         return _only([one for one in above if not has(node_name(one), Trait.POSITIVE)])
     call = context.call(node)
     moves = call is not None and (call.view or has(call.op, Trait.COPIES | Trait.CHOOSES))
-    return _only(above) if moves else None
+    return _only(above) if moves or holds is is_zero else None
 
 
 def _saved(node: Any, role: str) -> torch.Tensor | None:
@@ -54,6 +58,12 @@ def is_negative(value: torch.Tensor) -> bool:
     """Whether an element is; of complex numbers none is."""
     seen = numbers(value)
     return seen is not None and bool((seen < 0).any())
+
+
+def is_zero(value: torch.Tensor) -> bool:
+    """Whether all elements are."""
+    seen = numbers(value)
+    return seen is not None and not bool(seen.any())
 
 
 def _only(nodes: list[Any]) -> Any:

@@ -1,4 +1,4 @@
-"""A parameter that has to be positive, and is learnt as its logarithm."""
+"""A parameter that has to be positive: learnt as its logarithm, or started at 1 for 0."""
 
 import ast
 from collections.abc import Iterator
@@ -44,6 +44,39 @@ def as_logarithm(culprit: Culprit, request: ask.LearnLogarithm) -> Iterator[tupl
             return
         edits.append(edit)
     yield tuple(edits)
+
+
+def started_at_one(culprit: Culprit, request: ask.StartAtOne) -> Iterator[tuple[Edit, ...]]:
+    """`nn.Parameter(torch.ones(n))` for `nn.Parameter(torch.zeros(n))`, and `init.ones_(x)` for
+    `init.zeros_(x)`."""
+    source, name = culprit.source, request.name.rpartition(".")[2]
+    made = [one.value for one in source.nodes.every(ast.Assign) if _named(one.targets[0]) == name]
+    filled = [
+        call
+        for call in source.nodes.every(ast.Call)
+        if (culprit.names.dotted(call.func) or "").startswith("torch.nn.init.")
+        and call.args
+        and _named(call.args[0]) == name
+    ]
+    if len(filled or made) == 1:
+        yield tuple(_ones(culprit, (filled or made)[0]))
+
+
+def _ones(culprit: Culprit, value: ast.expr) -> Iterator[Edit]:
+    """1 for each 0 that an expression fills a tensor with."""
+    for call in (one for one in ast.walk(value) if isinstance(one, ast.Call)):
+        name = (culprit.names.dotted(call.func) or "").rpartition(".")[2]
+        filled: list[ast.expr] = []
+        if name in ("zeros", "zeros_like", "zeros_"):
+            text = culprit.source.of(call.func).removesuffix(name)
+            yield culprit.replace(call.func, text + name.replace("zeros", "ones"))
+        elif name in ("tensor", "as_tensor", "Tensor"):
+            filled = call.args[:1]
+        elif name in ("full", "full_like", "constant_"):
+            filled = [*call.args[1:2], *(key.value for key in call.keywords)]
+        for node in (part for one in filled for part in ast.walk(one)):
+            if isinstance(node, ast.Constant) and node.value == 0 and node.value is not False:
+                yield culprit.source.edit(*culprit.source.extent(node), "1.0")
 
 
 def _named(node: ast.AST) -> str:

@@ -86,6 +86,7 @@ BY_FIELDS: Mapping[type[ask.Request], Callable[[Culprit, Any], Ways]] = {
     ask.DivideByOne: guards.divided_by_one,
     ask.FiniteStart: masked.started,
     ask.LearnLogarithm: positive.as_logarithm,
+    ask.StartAtOne: positive.started_at_one,
     ask.StableForm: _in_stable_form,
     ask.LearnInside: instead.learnt,
     ask.MatchShapes: instead.of_one_shape,
@@ -136,6 +137,11 @@ BY_FIELDS: Mapping[type[ask.Request], Callable[[Culprit, Any], Ways]] = {
     ask.MoveClipping: training.in_time,
     ask.KeepNorm: initial.keeping,
 }
+
+
+_ACROSS_FILES = (
+    ask.StableForm | ask.LearnInside | ask.LearnLogarithm | ask.StartAtOne | ask.AddBehind
+)
 
 
 def fixes_of(culprit: Culprit) -> tuple[Fix, ...]:
@@ -190,7 +196,7 @@ def _ways(culprit: Culprit, fix: Fix) -> Iterator[Candidate]:
     with suppress(NoTorch):
         for way in by_class(culprit) if by_class else BY_FIELDS[type(request)](culprit, request):
             yield way if isinstance(way, Candidate) else Candidate(fix.title, tuple(way))
-    if isinstance(request, ask.StableForm | ask.LearnInside | ask.LearnLogarithm | ask.AddBehind):
+    if isinstance(request, _ACROSS_FILES):
         whole = linked(culprit)
         if whole is not None:
             yield from whole.apart(_ways(whole, fix))

@@ -176,7 +176,8 @@ def _mechanism(event: Event, edge: Edge | None) -> str:
     if one is not None and one.min is not None and one.numel > 1:
         low, high = phrases.number(one.min), phrases.number(one.max)
         text = f"{text} {phrases.name(one, 'Its operand')} ranges from {low} to {high}."
-    if (negative := event.negative_by) is not None and negative.min is not None:
+    negative = event.given_by
+    if negative is not None and negative.min is not None and negative.min < 0:
         is_one = negative.numel == 1
         where, whose = ("because", "") if is_one else ("where", ", whose smallest element is")
         name, lowest = phrases.name(negative, "a parameter"), phrases.number(negative.min)

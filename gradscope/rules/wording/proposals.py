@@ -37,6 +37,7 @@ SELECTED = "take the elements at which `{condition}`"
 SLOWER = "lower the learning rate from {old:g} to {new:g}"
 STABLE = "compute it in one stable step: `{text}`"
 LOGARITHM = "learn `{name}` as its logarithm"
+STARTED = "start `{name}` at 1"
 MADE_STABLY = "compute what `{op}` is given in a stable form"
 WIDER = "compute `{op}` in {dtype}"
 
