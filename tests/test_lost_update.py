@@ -442,3 +442,42 @@ for step in range(8):
     assert (found.rule, found.op) == ("GS102", "sqrt")
     assert "far.sqrt()" in program.splitlines()[found.location.line - 1]
     assert found.fixes[0].verified is True
+
+
+REBOUND = """import torch
+
+torch.manual_seed(0)
+model = torch.nn.Linear(3, 1)
+x = torch.randn(16, 3)
+for step in range(6):
+    loss = (model(x) - 1).square().mean()
+    model.zero_grad()
+    loss.backward()
+    with torch.no_grad():
+        for p in model.parameters():
+            p = p - 0.1 * p.grad
+            {after}
+"""
+
+
+def test_an_update_that_a_name_alone_gets(tmp_path):
+    (found,) = diagnosed_text(REBOUND.format(after=""), tmp_path, verify=True).findings
+
+    assert (found.rule, found.location.line) == ("GS407", 12)
+    assert {symptom.tensor for symptom in found.symptoms} == {"model.weight", "model.bias"}
+    leading = found.fixes[0]
+    assert leading.verified
+    assert leading.patch.count("\n+") == 2 and "+            p -= 0.1 * p.grad" in leading.patch
+
+
+@pytest.mark.parametrize(
+    "right",
+    [
+        REBOUND.replace("p = p -", "p -=").format(after=""),
+        REBOUND.replace("p = p - 0.1 * p.grad", "p.data = p - 0.1 * p.grad").format(after=""),
+        REBOUND.format(after="model.bias.copy_(p.flatten()[:1])"),
+        REBOUND.replace("p = p - 0.1 * p.grad", "print((p - 0.1 * p.grad).norm())").format(after=""),
+    ],
+)
+def test_an_update_that_arrives_or_is_looked_at_is_none_lost(right, tmp_path):
+    assert not diagnosed_text(right, tmp_path).findings

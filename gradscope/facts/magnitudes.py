@@ -24,7 +24,8 @@ class Leaf:
     the module that holds it, "" where none does. `remade`: passes at which it was another parameter
     than at the one before. `shard` is the part of it that was measured, None of what is whole.
     `training`: its module was in train mode when it was first seen. `held`: something that the
-    user's code can reach after the pass holds it, and its name is from there.
+    user's code can reach after the pass holds it, and its name is from there. `lost_at` is where its
+    next values are computed, and given to a name alone.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Leaf:
     shard: tuple[int, ...] | None = None
     training: bool = True
     held: bool = True
+    lost_at: Location | None = None
 
     @property
     def known(self) -> tuple[float, ...]:

@@ -8,7 +8,7 @@ from gradscope.facts import Location
 from gradscope.source.arguments import called
 from gradscope.source.literals import number
 from gradscope.source.meaning import binding
-from gradscope.source.text import Source
+from gradscope.source.text import Source, parsed
 from gradscope.source.tree import covers
 
 Holder = ast.Name | ast.Attribute
@@ -51,6 +51,32 @@ def is_write(source: Source, statement: ast.stmt) -> bool:
     call = statement.value if isinstance(statement, ast.Expr) else None
     name = called(call) if isinstance(call, ast.Call) else ""
     return name.endswith("_") and not name.endswith("__")
+
+
+def in_place_of(source: Source, statement: ast.stmt) -> str:
+    """An assignment `w = w - step` to a leaf, with its gradient, as one that writes into it; empty
+    for any other statement."""
+    if not isinstance(statement, ast.Assign) or not isinstance(statement.value, ast.BinOp):
+        return ""
+    value, name = statement.value, source.of(statement.targets[0])
+    reads = (source.of(one) for one in ast.walk(value.right) if isinstance(one, Holder))
+    sign = {ast.Sub: "-=", ast.Add: "+="}.get(type(value.op))
+    is_step = source.of(value.left) == name and f"{name}.grad" in reads
+    return f"{name} {sign} {source.of(value.right)}" if is_step and sign else ""
+
+
+def is_rebound(place: Location) -> bool:
+    """Whether a statement at `place` gives a new tensor to the name alone that a loop has for a
+    parameter: `for p in model.parameters(): p = p - lr * p.grad`."""
+    text = parsed(place.file)
+    if text is None:
+        return False
+    statements = (one for one in ast.walk(text.tree) if isinstance(one, ast.For | ast.Assign))
+    around = [one for one in statements if covers(one, place.line)]
+    targets = [one.target for one in around if isinstance(one, ast.For)]
+    names = {one.id for each in targets for one in ast.walk(each) if isinstance(one, ast.Name)}
+    made = (one for one in around if isinstance(one, ast.Assign))
+    return any(text.of(one.targets[0]) in names and in_place_of(text, one) for one in made)
 
 
 def rate_by_hand(text: Source, place: Location) -> ast.Constant | None:

@@ -350,7 +350,9 @@ class Sizes:
         if not self._context.is_between or not self._context.step:
             return
         for operand in operands:
-            self.leaves.note_result(operand, result, lambda: note_site(frame)[0])
+            self.leaves.note_result(
+                self._context.step - 1, operand, result, lambda: note_site(frame)[0]
+            )
 
     def _note_replaced(self, leaves: Sequence[torch.Tensor]) -> None:
         """Of the known leaves and of these. Where an optimizer holds the old one, the new one is

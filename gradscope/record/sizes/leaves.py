@@ -8,14 +8,17 @@ from typing import Any, NamedTuple
 
 import torch
 
-from gradscope.facts import Leaf
+from gradscope.facts import Leaf, Location
 from gradscope.record.events.provenance import Memories
 from gradscope.record.finite import dtype_of, elements, shard_of
 from gradscope.record.names import Names, flat_part
 from gradscope.record.passes import Graded
-from gradscope.record.sites import Site
+from gradscope.record.sites import Site, place_of
 from gradscope.record.sizes.crossings import norm_of
 from gradscope.record.stand_ins import stand_in
+from gradscope.source.hand_updates import is_rebound
+
+_FEWEST = 2  # passes after which the same is computed from a leaf
 
 
 @dataclass(slots=True)
@@ -29,6 +32,16 @@ class Watched:
     weight: float = 0.0
     remade: int = 0
     norms: list[float | None] = field(default_factory=list)
+    computed: dict[int, Site] = field(default_factory=dict)  # what may replace it, by the step
+
+    def lost_at(self) -> Location | None:
+        """Where the program computes, pass by pass, what its next values were to be, and gives that
+        to a name alone."""
+        sites = {*self.computed.values()}
+        if self.trained or len(self.computed) < _FEWEST or len(sites) > 1:
+            return None
+        place = place_of(sites.pop())
+        return place if place is not None and is_rebound(place) else None
 
     @property
     def name(self) -> str:
@@ -86,13 +99,18 @@ class Leaves:
         leaf = watched.ref() if watched is not None else None
         return leaf if leaf is not None and leaf.data_ptr() == tensor.data_ptr() else None
 
-    def note_result(self, operand: Any, result: torch.Tensor, site: Callable[[], Site]) -> None:
+    def note_result(
+        self, step: int, operand: Any, result: torch.Tensor, site: Callable[[], Site]
+    ) -> None:
         """What was computed from a leaf, or from what will replace one, may replace it."""
         leaf = self.stored_with(operand)
         before = self._result(operand) if leaf is None else None
         name = self.names.get(id(leaf)) if leaf is not None else before.name if before else None
         if name is not None and operand.shape == result.shape and has_memory(result):
-            self._results.put(result, Replacement(name, site()))
+            replacement = Replacement(name, site())
+            self._results.put(result, replacement)
+            if leaf is not None:
+                self.watched[name].computed[step] = replacement.user
 
     @property
     def have_results(self) -> bool:
@@ -172,6 +190,7 @@ class Leaves:
                 trained=one.trained,
                 weight=one.weight,
                 remade=one.remade,
+                lost_at=one.lost_at(),
                 norms=(*one.norms, *[None] * (steps - len(one.norms))),
             )
             for one in self.watched.values()

@@ -17,6 +17,7 @@ _BACK = frozenset(
 _LISTS = frozenset(f"numpy.{name}" for name in "array asarray stack".split())
 _READS = frozenset(("item", "tolist"))  # methods that give Python's numbers
 _OUT = frozenset(("numpy", "detach", "cpu"))  # methods without arguments
+_DTYPES = frozenset("float64 float32 float16 int64 int32 bool complex64 complex128".split())
 _NAMES = {"newaxis": "None", "astype": "to"}
 
 
@@ -92,7 +93,9 @@ def _changes(culprit: Culprit, whole: ast.expr) -> Iterator[tuple[int, int, str]
         if not isinstance(node, ast.expr):
             continue
         start, end = source.extent(node)
-        if isinstance(node, ast.Call) and _is_back(culprit, node):
+        if isinstance(node, ast.Constant) and node.value in _DTYPES:
+            yield start, end, f"torch.{node.value}"
+        elif isinstance(node, ast.Call) and _is_back(culprit, node):
             first, last = source.extent(node.args[0])
             yield start, first, ""
             yield last, end, ""

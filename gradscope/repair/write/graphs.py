@@ -1,7 +1,7 @@
 """Graphs that are let go of, kept, or made anew; updates and computations in another order."""
 
 import ast
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from gradscope.facts import Call, Location
@@ -10,8 +10,11 @@ from gradscope.repair.write.culprit import Culprit, Edits, Ways
 from gradscope.repair.write.cycles import loops_around, moved
 from gradscope.repair.write.splice import after, before, commented, keyword, whole_lines
 from gradscope.repair.write.statements import beside, block_of, dropped, is_on, lines_of, node_at
+from gradscope.rules.wording import proposals
+from gradscope.source import Source
 from gradscope.source.arguments import called
 from gradscope.source.hand_updates import Holder
+from gradscope.source.literals import number
 from gradscope.source.spans import statement_at
 
 _PARALLEL = tuple(
@@ -21,8 +24,12 @@ _SIMPLE = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr)
 
 
 def let_go(culprit: Culprit, request: ask.DetachCarried) -> Ways:
-    """`h = h.detach()` behind the backward, or `losses.clear()`."""
+    """What a moving average takes in, as a number; else `h = h.detach()` behind the backward, or
+    `losses.clear()`."""
     name = request.carried.name
+    for entering in _averaged(culprit.source, name):
+        text = f"{culprit.text(entering)}.detach()"
+        yield culprit.written(proposals.AVERAGED.format(name=name), entering, text)
     text = f"{name} = {name}.detach()"
     if request.carried.parts == "tuple":
         text = f"{name} = tuple(one.detach() for one in {name})"
@@ -32,6 +39,31 @@ def let_go(culprit: Culprit, request: ask.DetachCarried) -> Ways:
         text = f"{name} = [one.detach() for one in {name}]"
     statement = statement_at(culprit.source, request.carried.backward)
     yield after(culprit.source, statement, text)
+
+
+def _averaged(source: Source, name: str) -> Iterator[ast.expr]:
+    """The `x` of `name = 0.9 * name + 0.1 * x`: no parameter stands between the old and the new
+    average, so nothing is to be learnt through the old one."""
+    for one in source.nodes.every(ast.Assign):
+        terms = _both(one.value, ast.Add) if source.of(one.targets[0]) == name else ()
+        shares = [
+            next((part for part in _both(term, ast.Mult) if not _is_number(source, part)), term)
+            for term in terms
+        ]
+        names = [source.of(share) for share in shares]
+        if names.count(name) == 1:
+            yield shares[1 - names.index(name)]
+
+
+def _both(node: ast.expr, op: type[ast.operator]) -> tuple[ast.expr, ...]:
+    is_such = isinstance(node, ast.BinOp) and isinstance(node.op, op)
+    return (node.left, node.right) if is_such else ()
+
+
+def _is_number(source: Source, node: ast.expr) -> bool:
+    """Whether nothing but numbers stands in an expression, by name or as literals."""
+    parts = [one for one in ast.walk(node) if isinstance(one, ast.Name | ast.Attribute | ast.Call)]
+    return all(number(source, one) is not None for one in parts)
 
 
 def detached(culprit: Culprit, request: ask.DetachUse) -> Ways:

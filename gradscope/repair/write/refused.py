@@ -13,8 +13,8 @@ from gradscope.repair.write.splice import after, before, whole_lines
 from gradscope.repair.write.statements import block_of, node_at
 from gradscope.source import Source, operands
 from gradscope.source.arguments import BINARY, called
-from gradscope.source.hand_updates import Holder, holder_of, is_write, written
-from gradscope.source.spans import statement_at
+from gradscope.source.hand_updates import Holder, holder_of, in_place_of, is_write, written
+from gradscope.source.spans import ancestors, statement_at
 
 # Ops that only write: without the underscore they are no ops, or others.
 _FILLS = frozenset("copy_ fill_ zero_ uniform_ normal_ set_ resize_ random_ bernoulli_".split())
@@ -51,7 +51,7 @@ def in_place(culprit: Culprit) -> Ways:
     if first is None or whole_lines(source, first) is None:
         return
     block = block_of(source, first)
-    statements = list(takewhile(partial(_into, source), block[block.index(first) :]))
+    statements = list(takewhile(partial(in_place_of, source), block[block.index(first) :]))
     if not statements:
         return
     names = [source.of(one.targets[0]) for one in statements if isinstance(one, ast.Assign)]
@@ -60,12 +60,11 @@ def in_place(culprit: Culprit) -> Ways:
     text = source.text[start:past].rstrip(new)
     for one in reversed(statements):
         begin, end = (at - start for at in source.extent(one))
-        text = text[:begin] + _into(source, one) + text[end:]
+        text = text[:begin] + in_place_of(source, one) + text[end:]
     for name in names:
         text += "" if _is_cleared(source, f"{name}.grad") else f"{new}{indent}{name}.grad = None"
-    around = source.parents[first]
-    guards = [one.context_expr for one in around.items] if isinstance(around, ast.With) else []
-    if guard not in map(source.of, guards):
+    around = [one for one in ancestors(source, first) if isinstance(one, ast.With)]
+    if guard not in [source.of(item.context_expr) for one in around for item in one.items]:
         text = _within(source, guard, first, text)
     yield [source.edit(start, past, text + new)]
 
@@ -73,23 +72,13 @@ def in_place(culprit: Culprit) -> Ways:
 def _is_cleared(source: Source, gradient: str) -> bool:
     """Whether the program clears it: the tensors that took the leaf's place had none."""
     for node in source.nodes.every(ast.Attribute):
+        if node.attr == "zero_grad":
+            return True
         if source.of(node) == gradient:
             above = source.parents[node]
             if not isinstance(node.ctx, ast.Load) or getattr(above, "attr", "") == "zero_":
                 return True
     return False
-
-
-def _into(source: Source, statement: ast.stmt) -> str:
-    """An assignment `w = w - step` to a leaf, with its gradient, as one that writes into it; empty
-    for any other statement."""
-    if not isinstance(statement, ast.Assign) or not isinstance(statement.value, ast.BinOp):
-        return ""
-    value, name = statement.value, source.of(statement.targets[0])
-    reads = (source.of(one) for one in ast.walk(value.right) if isinstance(one, Holder))
-    sign = {ast.Sub: "-=", ast.Add: "+="}.get(type(value.op))
-    is_step = source.of(value.left) == name and f"{name}.grad" in reads
-    return f"{name} {sign} {source.of(value.right)}" if is_step and sign else ""
 
 
 def leaf_at_last(culprit: Culprit) -> Ways:

@@ -14,6 +14,7 @@ from gradscope.facts import (
     Symptom,
     Trace,
     Trouble,
+    plural,
 )
 from gradscope.facts import requests as ask
 from gradscope.rules.cutoffs import FEWEST
@@ -21,6 +22,7 @@ from gradscope.rules.reading import measurements
 from gradscope.rules.reading.growths import clip_bound
 from gradscope.rules.reading.lost import Loss, Lost, losses
 from gradscope.rules.rule import Asked, Rule
+from gradscope.rules.wording import phrases
 from gradscope.rules.wording.lost_words import numbers, words
 
 
@@ -61,7 +63,38 @@ class LostUpdate(Rule):
     of_sizes = True
 
     def check(self, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:
-        yield from () if roots else map(self._about, losses(trace, trace.magnitudes))
+        if not roots:
+            yield from map(self._about, losses(trace, trace.magnitudes))
+            yield from self._unwritten(trace)
+
+    def _unwritten(self, trace: Trace) -> Iterator[Finding]:
+        """An update by hand that no parameter gets to know of."""
+        leaves = [
+            leaf
+            for leaf in trace.magnitudes.leaves
+            if leaf.lost_at and leaf.weight == leaf.start and any(leaf.known)
+        ]
+        if not leaves:
+            return
+        step = trace.steps[-1].index
+        names = phrases.listed([leaf.name for leaf in leaves])
+        yield self.found(
+            f"the update of {plural(len(leaves), 'parameter')} goes to a name: {names}",
+            "The assignment gives the loop's variable a new tensor, and does not write into the"
+            " parameter that it stood for. Nothing reads the new one: the parameters stay as they"
+            " were initialised.",
+            severity=Severity.ERROR,
+            phase=Phase.OPTIMIZER,
+            step=step,
+            op="step",
+            location=leaves[0].lost_at,
+            label="no parameter is written",
+            symptoms=tuple(
+                Symptom(Trouble.UNCHANGED, Subject.PARAMETER, step, leaf.name)
+                for leaf in leaves
+            ),
+            fixes=(ask.UpdateInPlace(),),
+        )
 
     def _about(self, lost: Lost) -> Finding:
         usage, text = lost.usage, words(lost)
