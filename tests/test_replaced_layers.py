@@ -200,3 +200,35 @@ def test_the_optimizer_is_made_after_the_model(line, here):
 
     assert (found.rule, found.fixes[0].verified) == ("GS403", True)
     assert patched(found.fixes[0].patch, here) == LATER.format(line, "")
+
+
+class Scaled(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(4))
+
+    def forward(self, x: torch.Tensor, remake: bool) -> torch.Tensor:
+        if remake:
+            self.scale = nn.Parameter(torch.ones(4))
+        return x * self.scale
+
+
+@pytest.mark.parametrize("remakes", [[True] * 6, [True] + [False] * 5, [False] * 6])
+def test_a_parameter_that_forward_makes_is_told_where_it_is_made(remakes):
+    net, head = Scaled(), nn.Linear(4, 1)
+    optimizer = torch.optim.SGD([*net.parameters(), *head.parameters()], lr=1e-2)
+    with Observation() as observed:
+        for remake in remakes:
+            optimizer.zero_grad()
+            head(net(torch.ones(4, 4), remake)).square().mean().backward()
+            optimizer.step()
+    errors = [
+        one for one in diagnose(observed.trace("t", Ending("finished"))) if one.severity == "error"
+    ]
+
+    if all(remakes):
+        (found,) = errors
+        assert found.evidence["reason"] == "remade"
+        assert found.location is not None and found.location.function == "Scaled.forward"
+    else:
+        assert [one.evidence["reason"] for one in errors] == (["stale"] if any(remakes) else [])

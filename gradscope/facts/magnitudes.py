@@ -25,7 +25,8 @@ class Leaf:
     than at the one before. `shard` is the part of it that was measured, None of what is whole.
     `training`: its module was in train mode when it was first seen. `held`: something that the
     user's code can reach after the pass holds it, and its name is from there. `lost_at` is where its
-    next values are computed, and given to a name alone.
+    next values are computed, and given to a name alone; `replaced_at` where a module was last given
+    another parameter in its place.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Leaf:
     training: bool = True
     held: bool = True
     lost_at: Location | None = None
+    replaced_at: Location | None = None
 
     @property
     def known(self) -> tuple[float, ...]:

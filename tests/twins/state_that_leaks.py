@@ -6,7 +6,7 @@ drive, back, head = nn.Linear(3, 8), nn.Linear(8, 8), nn.Linear(8, 1)
 parameters = [*drive.parameters(), *back.parameters(), *head.parameters()]
 opt = torch.optim.SGD(parameters, 0.01)
 state = torch.zeros(4, 8)
-for step in range(5):
+for _ in range(5):
     x = torch.randn(4, 3)
     new = torch.tanh(drive(x) + back(state))
     state = 0.7 * state + 0.3 * new

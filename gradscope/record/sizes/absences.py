@@ -122,13 +122,17 @@ class Absences:
         given: set[int],
         successions: Iterable[Succession],
         added: Mapping[torch.Tensor, Site],
+        replaced: Mapping[int, str],
     ) -> tuple[Absence, ...]:
         """The leaves that never had a gradient, or never one other than zero. `given` had one
-        that somebody else put there."""
+        that somebody else put there. `replaced` are, by id, those that were never met, each with
+        the name of what a module has in its place."""
         if self._looked_at < 0:
             return ()
         by_name = {leaf.name: leaf for leaf in leaves}
-        found = list(self._without(by_name, trained, given))
+        remade = {leaf.name for leaf in leaves if _is_remade(leaf, leaves)}
+        gone = {key: name for key, name in replaced.items() if key in trained and name in remade}
+        found = list(self._without(by_name, trained, given, {*gone}))
         found += self._unregistered(by_name)
         found += [
             Absence(one.name, False, NoGradient.REPLACED, True, 0)
@@ -136,10 +140,9 @@ class Absences:
             if not one.taken and one.missed >= _MISSED and id(one.new) not in trained
         ]
         found += [
-            self._made_anew(one)
+            self._made_anew(one, is_awaited=one.name in gone.values())
             for one in leaves
-            if one.remade >= _REMADE and _is_made_anew_beside(one, leaves)
-            if one.held or one.name in self._read_at
+            if one.name in remade and (one.held or one.name in self._read_at)
         ]
         for parameter, site in added.items():
             held = by_name.get(self._name(id(parameter)))
@@ -148,16 +151,22 @@ class Absences:
                 found.append(Absence(held.name, False, NoGradient.ADDED, False, 0, location=place))
         return (*found, *self._of_zeros(leaves))
 
-    def _made_anew(self, leaf: Leaf) -> Absence:
+    def _made_anew(self, leaf: Leaf, *, is_awaited: bool) -> Absence:
+        """`is_awaited`: an optimizer was given the first one."""
         if leaf.held:
-            return Absence(leaf.name, False, NoGradient.REMADE, False, 0)
+            place = leaf.replaced_at
+            return Absence(leaf.name, False, NoGradient.REMADE, is_awaited, 0, location=place)
         place = place_of(self._read_at[leaf.name])
         return Absence(leaf.name, False, NoGradient.PASSING, False, 0, location=place)
 
     def _without(
-        self, leaves: Mapping[str, Leaf], trained: Mapping[int, torch.Tensor], given: set[int]
+        self,
+        leaves: Mapping[str, Leaf],
+        trained: Mapping[int, torch.Tensor],
+        given: set[int],
+        replaced: set[int],
     ) -> Iterator[Absence]:
-        """Those that never had a gradient."""
+        """Those that never had a gradient, but for what was `replaced` before it could have one."""
         candidates = {**self.names.parameters, **trained}
         gone = set()
         for key, leaf in candidates.items():
@@ -169,7 +178,7 @@ class Absences:
             absence = self._missing.get(key)
             if absence is None and key in trained:
                 absence = Absence("", True, NoGradient.STALE, True, 0)
-            if key not in gone or key in spare or absence is None or not elements(leaf):
+            if key not in gone or key in spare | replaced or absence is None or not elements(leaf):
                 continue
             if absence.reason is NoGradient.STALE and in_some_module(key):
                 absence = replace(absence, reason=NoGradient.UNUSED)
@@ -252,12 +261,17 @@ def _stands_still(leaf: Leaf) -> bool:
     return sum(map(bool, leaf.known)) > _MISSED and leaf.weight == leaf.start
 
 
-def _is_made_anew_beside(one: Leaf, leaves: Sequence[Leaf]) -> bool:
+def _is_remade(one: Leaf, leaves: Sequence[Leaf]) -> bool:
     """Whether it was another parameter at each pass, and in one of them an optimizer's took part: a
     program that only tries one model after the other trains none."""
     passes = [step for step, norm in enumerate(one.norms) if norm is not None]
-    return len(passes) == one.remade + 1 and any(
-        other.trained and any(other.norms[step] is not None for step in passes) for other in leaves
+    return (
+        one.remade >= _REMADE
+        and len(passes) == one.remade + 1
+        and any(
+            other.trained and any(other.norms[step] is not None for step in passes)
+            for other in leaves
+        )
     )
 
 

@@ -93,7 +93,7 @@ class Sizes:
         self.usages.install(stack, thread)
         self._modes.install(stack, thread)
         self._reloads.install(stack, thread)
-        self.leaves.allow_swaps(stack)
+        self.leaves.install(stack, thread)
         self.inspection.begin(dispatch)
 
     def end(self) -> None:
@@ -349,10 +349,9 @@ class Sizes:
         is an update, once the result takes the leaf's place."""
         if not self._context.is_between or not self._context.step:
             return
+        last = self._context.step - 1
         for operand in operands:
-            self.leaves.note_result(
-                self._context.step - 1, operand, result, lambda: note_site(frame)[0]
-            )
+            self.leaves.note_result(last, operand, result, lambda: note_site(frame)[0])
 
     def _note_replaced(self, leaves: Sequence[torch.Tensor]) -> None:
         """Of the known leaves and of these. Where an optimizer holds the old one, the new one is
@@ -383,6 +382,7 @@ class Sizes:
                 self.updates.given,
                 self.leaves.successions.values(),
                 self._additions.found(),
+                self.leaves.stand_for,
             ),
             constants=self.absences.constants(self.updates.trained),
             died=self.absences.died(leaves),

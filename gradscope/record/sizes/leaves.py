@@ -1,5 +1,6 @@
 """The leaves that a program trains, by name, and the norms of their gradients."""
 
+import sys
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
@@ -13,9 +14,9 @@ from gradscope.record.events.provenance import Memories
 from gradscope.record.finite import dtype_of, elements, shard_of
 from gradscope.record.names import Names, flat_part
 from gradscope.record.passes import Graded
-from gradscope.record.sites import Site, place_of
+from gradscope.record.sites import Site, note_site, place_of
 from gradscope.record.sizes.crossings import norm_of
-from gradscope.record.stand_ins import stand_in
+from gradscope.record.stand_ins import is_elsewhere, stand_in, without_us
 from gradscope.source.hand_updates import is_rebound
 
 _FEWEST = 2  # passes after which the same is computed from a leaf
@@ -32,6 +33,7 @@ class Watched:
     weight: float = 0.0
     remade: int = 0
     norms: list[float | None] = field(default_factory=list)
+    replaced_at: Site = ()
     computed: dict[int, Site] = field(default_factory=dict)  # what may replace it, by the step
 
     def lost_at(self) -> Location | None:
@@ -90,6 +92,30 @@ class Leaves:
         # program's last tensor in it.
         self._results: Memories[Replacement] = Memories()
         self.successions: dict[str, Succession] = {}
+        self._assigned: dict[int, tuple[Site, int]] = {}  # by id: where, and what was there before
+        # By id, the names of those that took the place of a parameter which was never met.
+        self.stand_for: dict[int, str] = {}
+
+    def install(self, stack: ExitStack, thread: int) -> None:
+        """Until `stack` ends, see which parameters of modules are replaced, and let torch swap any:
+        it refuses to where there is a weak reference, as ours are, which go before."""
+        register: Callable[..., None] = torch.nn.Module.register_parameter
+        swap: Callable[[Any, Any], None] = torch.utils.swap_tensors
+
+        def register_parameter(one: Any, name: str, param: Any) -> None:
+            old = None if is_elsewhere(thread) else vars(one).get("_parameters", {}).get(name)
+            if old is not None and param is not None and old is not param:
+                self._assigned[id(param)] = note_site(sys._getframe(1))[0], id(old)
+            with without_us:
+                register(one, name, param)
+
+        def swap_tensors(t1: torch.Tensor, t2: torch.Tensor) -> None:
+            self._let_go(t1)
+            self._let_go(t2)
+            swap(t1, t2)
+
+        stand_in(stack, torch.nn.Module, "register_parameter", register_parameter)
+        stand_in(stack, torch.utils, "swap_tensors", swap_tensors)
 
     def stored_with(self, tensor: Any) -> torch.Tensor | None:
         """The leaf that a tensor is or shares its memory with, as `leaf.data` does."""
@@ -191,22 +217,11 @@ class Leaves:
                 weight=one.weight,
                 remade=one.remade,
                 lost_at=one.lost_at(),
+                replaced_at=place_of(one.replaced_at),
                 norms=(*one.norms, *[None] * (steps - len(one.norms))),
             )
             for one in self.watched.values()
         )
-
-    def allow_swaps(self, stack: ExitStack) -> None:
-        """Torch refuses to swap tensors to which there is a weak reference: until `stack` ends,
-        those of ours go before."""
-        original: Callable[[Any, Any], None] = torch.utils.swap_tensors
-
-        def swap_tensors(t1: torch.Tensor, t2: torch.Tensor) -> None:
-            self._let_go(t1)
-            self._let_go(t2)
-            original(t1, t2)
-
-        stand_in(stack, torch.utils, "swap_tensors", swap_tensors)
 
     def _let_go(self, leaf: Any) -> None:
         """Forget where a leaf is until it is met again; its name and norms stay."""
@@ -233,9 +248,13 @@ class Leaves:
         if has_memory(leaf):
             self._locate(leaf, name)
         watched = self.watched.get(name)
+        site, old = self._assigned.pop(id(leaf), ((), 0))
+        if old:
+            self.stand_for.setdefault(old, name)
         if watched is not None:
             self._note_succession(watched, leaf)
             watched.remade += watched.is_parameter
+            watched.replaced_at = site
             watched.ref = _reference(leaf, watched.fact.held)
             return watched
         owner = self.known.owners.get(id(leaf))

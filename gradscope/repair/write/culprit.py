@@ -21,8 +21,8 @@ from gradscope.source.text import NO_TEXTS, Texts
 class Candidate:
     """One way to write a fix. `kind` is that of the fix, unless said otherwise. `same` claims that
     the loss and all finite gradients stay bit-identical; otherwise verification says by how much
-    they moved. `own_number`: the program's own number tells what was to be bounded, which no run of it
-    as it stands could show. `alone`: where it does not do by itself, it is not to be completed."""
+    they moved. `own_number`: the program's own number tells what was to be bounded, which no run of
+    it as it stands could show. `alone`: where it does not do by itself, it is not to be completed."""
 
     title: str
     edits: tuple[Edit, ...]

@@ -9,12 +9,14 @@ from gradscope.facts import requests as ask
 from gradscope.repair.write.arrays import in_torch, kept
 from gradscope.repair.write.culprit import Candidate, Culprit
 from gradscope.repair.write.cycles import moved
+from gradscope.repair.write.once import computed_once
 from gradscope.repair.write.parameters import HOLDERS, below
 from gradscope.repair.write.smooth import smoothed
 from gradscope.repair.write.spelling import can_repeat
 from gradscope.repair.write.splice import before, commented, keyword
 from gradscope.repair.write.statements import block_of, dropped, rebound
-from gradscope.source.arguments import spelled
+from gradscope.source.arguments import called, spelled
+from gradscope.source.literals import number
 from gradscope.source.spans import ancestors, statement_at
 from gradscope.source.tree import covers
 
@@ -25,6 +27,8 @@ FACTORIES = frozenset(
 )
 COPIES = frozenset({"torch.tensor", "torch.as_tensor"})  # of the numbers, without the graph
 DERIVATIVES = ("torch.autograd.grad", "torch.autograd.functional.")
+_DECIDES = frozenset("argmax argmin gt ge lt le".split())
+_FROM_INTEGERS = frozenset("to type float double half bfloat16 type_as".split())
 _CASTS = frozenset("to type int long short byte char".split())
 VARIABLE = "torch.autograd.Variable"  # of 2017; it makes a leaf of what it is given
 
@@ -53,11 +57,34 @@ def _attached(culprit: Culprit) -> Iterator[Candidate]:
 def _straight_through(culprit: Culprit) -> Iterator[Candidate]:
     node = culprit.node
     x = culprit.operands.get("self") or spelled(culprit.source, node).first
-    if not isinstance(node, ast.Call) or x is None or not can_repeat(culprit, x):
+    if not isinstance(node, ast.Call) or x is None:
         return
     rounded = f"({culprit.source.of(node)} - {culprit.text(x)}).detach()"
     edit = culprit.replace(node, f"{culprit.source.of(x)} + {rounded}")
-    yield Candidate("pass the gradient straight through", (edit,))
+    one = Candidate("pass the gradient straight through", (edit,))
+    once = computed_once(culprit, one)
+    if once is not one or can_repeat(culprit, x):
+        yield once
+
+
+def _undecided(culprit: Culprit) -> Iterator[Candidate]:
+    """`prob` for `(prob > 0.5).float()`, `scores` for `scores.argmax(1).float()`."""
+    whole, source = culprit.node, culprit.source
+    decided: ast.expr | None = None
+    if isinstance(whole, ast.Compare) and len(whole.comparators) == 1:
+        decided = whole.left if number(source, whole.comparators[0]) else None
+    elif isinstance(whole, ast.Call) and called(whole) in _DECIDES:
+        decided = spelled(source, whole).first
+    if decided is None:
+        return
+    for around in ancestors(source, whole):
+        if isinstance(around, ast.Call) and called(around) not in _FROM_INTEGERS:
+            break
+        if not isinstance(around, ast.Call | ast.Attribute):
+            break
+        whole = around if isinstance(around, ast.Call) else whole
+    title = f"go on with `{source.of(decided)}`: a decision has no slope"
+    yield culprit.written(title, whole, source.of(decided))
 
 
 def _past_the_choice(culprit: Culprit) -> Iterator[Candidate]:
@@ -266,6 +293,14 @@ def _replaces(place: ast.stmt, names: set[str]) -> bool:
     return isinstance(root, ast.Name) and root.id in names
 
 
+def _made_once(culprit: Culprit) -> Iterator[Candidate]:
+    """The parameter of `__init__`, without the new one that another method puts in its place."""
+    source, made = culprit.source, statement_at(culprit.source, culprit.finding.location)
+    targets = [source.of(one.targets[0]) for one in source.nodes.every(ast.Assign)]
+    if isinstance(made, ast.Assign) and targets.count(source.of(made.targets[0])) > 1:
+        yield Candidate("keep the parameter that is there", (dropped(source, made),))
+
+
 def _not_reentrant(culprit: Culprit) -> Iterator[Candidate]:
     if isinstance(culprit.node, ast.Call):
         edit = keyword(culprit.source, culprit.node, "use_reentrant", "False")
@@ -283,7 +318,7 @@ _WAYS: Mapping[NoGradient, tuple[Callable[[Culprit], Iterator[Candidate]], ...]]
     NoGradient.REWRAPPED: (_unwrapped,),
     NoGradient.NO_GRAD: (_enabled,),
     NoGradient.INFERENCE: (_without_inference,),
-    NoGradient.INTEGER: (_uncast,),
+    NoGradient.INTEGER: (_uncast, _undecided),
     NoGradient.CONSTANT: (_with_graph,),
     NoGradient.PIECEWISE_LINEAR: (smoothed,),
     NoGradient.CHECKPOINT: (_not_reentrant,),
@@ -291,6 +326,7 @@ _WAYS: Mapping[NoGradient, tuple[Callable[[Culprit], Iterator[Candidate]], ...]]
     NoGradient.LATE: (_earlier,),
     NoGradient.UNREGISTERED: (_registered,),
     NoGradient.STALE: (_made_later,),
+    NoGradient.REMADE: (_made_once,),
 }
 
 

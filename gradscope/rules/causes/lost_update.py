@@ -90,8 +90,7 @@ class LostUpdate(Rule):
             location=leaves[0].lost_at,
             label="no parameter is written",
             symptoms=tuple(
-                Symptom(Trouble.UNCHANGED, Subject.PARAMETER, step, leaf.name)
-                for leaf in leaves
+                Symptom(Trouble.UNCHANGED, Subject.PARAMETER, step, leaf.name) for leaf in leaves
             ),
             fixes=(ask.UpdateInPlace(),),
         )

@@ -31,8 +31,10 @@ def is_dead(absence: Absence, magnitudes: Magnitudes, limits: Limits) -> bool:
 
 def is_mild(absence: Absence) -> bool:
     """Whether there are good reasons for a parameter to have no gradient."""
-    if absence.reason in (NoGradient.DIFFERENTIATED, NoGradient.REMADE):
-        return True  # a last bias, of which no derivative is left; what the batch is disturbed by
+    if absence.reason is NoGradient.REMADE:
+        return not absence.trained  # what the batch is disturbed by, that no optimizer waits for
+    if absence.reason is NoGradient.DIFFERENTIATED:
+        return True  # a last bias, of which no derivative is left
     if absence.packaged:  # the package offers it, and the user has another use for the rest
         return absence.reason in (NoGradient.UNUSED, NoGradient.UNREACHED)
     return absence.siblings and absence.reason is NoGradient.UNUSED

@@ -153,7 +153,7 @@ WORDS = {
         "At each backward pass they were new parameters: made, differentiated by, and gone before"
         " anything could move them. Where they are weights, what is trained beside them learns"
         " for other weights at each step.",
-        "holds others, and these are new at each pass",
+        "is new at each pass, and the optimizer holds others",
         "make them once, before the loop, and give them to the optimizer",
     ),
     NoGradient.PASSING: Words(
