@@ -24,9 +24,9 @@ class Leaf:
     the module that holds it, "" where none does. `remade`: passes at which it was another parameter
     than at the one before. `shard` is the part of it that was measured, None of what is whole.
     `training`: its module was in train mode when it was first seen. `held`: something that the
-    user's code can reach after the pass holds it, and its name is from there. `lost_at` is where its
-    next values are computed, and given to a name alone; `replaced_at` where a module was last given
-    another parameter in its place.
+    user's code can reach after the pass holds it, and its name is from there. `lost_at` is where
+    its next values are computed, and given to a name alone; `replaced_at` where a module was last
+    given another parameter in its place.
     """
 
     name: str

@@ -44,7 +44,7 @@ def softmax(read: Reading, node: ast.expr) -> str | None:
 
 _LOGITS = {
     "1 / (1 + exp(-z))": "{z}",
-    "1 / (1 + exp(z))": "-{z:atom}",
+    "1 / (1 + exp(z))": "{z:negative}",
     "exp(z) / (1 + exp(z))": "{z}",
 }
 

@@ -22,7 +22,8 @@ class Candidate:
     """One way to write a fix. `kind` is that of the fix, unless said otherwise. `same` claims that
     the loss and all finite gradients stay bit-identical; otherwise verification says by how much
     they moved. `own_number`: the program's own number tells what was to be bounded, which no run of
-    it as it stands could show. `alone`: where it does not do by itself, it is not to be completed."""
+    it as it stands could show. `alone`: where it does not do by itself, it is not to be
+    completed."""
 
     title: str
     edits: tuple[Edit, ...]

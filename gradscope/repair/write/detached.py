@@ -70,11 +70,12 @@ def _straight_through(culprit: Culprit) -> Iterator[Candidate]:
 def _undecided(culprit: Culprit) -> Iterator[Candidate]:
     """`prob` for `(prob > 0.5).float()`, `scores` for `scores.argmax(1).float()`."""
     whole, source = culprit.node, culprit.source
-    decided: ast.expr | None = None
-    if isinstance(whole, ast.Compare) and len(whole.comparators) == 1:
-        decided = whole.left if number(source, whole.comparators[0]) else None
-    elif isinstance(whole, ast.Call) and called(whole) in _DECIDES:
-        decided = spelled(source, whole).first
+    if not isinstance(whole, ast.Compare | ast.Call):
+        return
+    if isinstance(whole, ast.Call):
+        decided = spelled(source, whole).first if called(whole) in _DECIDES else None
+    else:
+        decided = whole.left if number(source, whole.comparators[-1]) else None
     if decided is None:
         return
     for around in ancestors(source, whole):

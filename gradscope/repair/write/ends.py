@@ -15,7 +15,7 @@ from gradscope.ops.traits import Trait, has
 from gradscope.repair.write.composites import logits, softmax
 from gradscope.repair.write.culprit import Candidate, Culprit, Ways
 from gradscope.repair.write.left_over import left_over
-from gradscope.repair.write.reading import Reading, atom
+from gradscope.repair.write.reading import Reading, atom, negative
 from gradscope.repair.write.splice import keyword
 from gradscope.repair.write.uses import Uses, calls_around, calls_of, given_to, returned
 from gradscope.rules.reading import evidence
@@ -89,7 +89,8 @@ def _rewritten(
     if uses is None or not {*values}.isdisjoint(uses.readers):
         return
     # The end at the culprit is one of them, or this is another value.
-    taken = [_logarithm_of(culprit, reader)[0] for reader in uses.readers]
+    taken = {_logarithm_of(culprit, reader)[0] for reader in uses.readers}
+    taken |= {_divided_by(culprit, reader) for reader in uses.readers}
     readers = _of_logits if kind == "sigmoid" else _of_logarithms
     edits = [*first, *readers(culprit, uses)]
     if culprit.node not in taken or None in edits:
@@ -211,10 +212,36 @@ def _of_logarithms(culprit: Culprit, uses: Uses) -> Iterator[Edit]:
     for reader in _of_values(culprit, uses):
         text = culprit.source.of(reader)
         taken, is_complement = _logarithm_of(culprit, reader)
-        if taken is not None and not is_complement:
+        if (quotient := _divided_by(culprit, reader)) is not None:
+            yield _divergence(culprit, quotient, text)
+        elif taken is not None and not is_complement:
             yield culprit.replace(taken, text)
         else:
             yield culprit.replace(reader, f"{atom(text)}.exp()")
+
+
+def _divided_by(culprit: Culprit, reader: ast.expr) -> ast.BinOp | None:
+    """The `p / q` of `log(p / q)`, for a reader q."""
+    quotient = culprit.source.parents[reader]
+    is_divisor = isinstance(quotient, ast.BinOp) and isinstance(quotient.op, ast.Div)
+    if not isinstance(quotient, ast.BinOp) or not is_divisor or quotient.right is not reader:
+        return None
+    around = user_of(culprit.source, quotient)
+    return quotient if spelled(culprit.source, around).name == "log" else None
+
+
+def _divergence(culprit: Culprit, quotient: ast.BinOp, text: str) -> Edit:
+    """`kl_div(q, p)`, which is 0 where p is, for `p * log(p / q)`; else `log(p) - q`."""
+    source, above = culprit.source, user_of(culprit.source, quotient)
+    assert isinstance(above, ast.expr)
+    product, given = source.parents[above], source.of(quotient.left)
+    if isinstance(product, ast.BinOp) and isinstance(product.op, ast.Mult):
+        other = product.left if product.right is above else product.right
+        if source.of(other) == given:
+            call = f'torch.nn.functional.kl_div({text}, {given}, reduction="none")'
+            return culprit.replace(product, culprit.torch(call))
+    logarithm = culprit.torch(f"torch.log({given})")
+    return culprit.replace(above, f"{logarithm} - {atom(text)}")
 
 
 def _dropped(culprit: Culprit, made: ast.Call, module: ast.Call | None) -> Edit | None:
@@ -235,7 +262,7 @@ def _of_logits(culprit: Culprit, uses: Uses) -> Iterator[Edit]:
         text = culprit.source.of(reader)
         taken, is_complement = _logarithm_of(culprit, reader)
         if taken is not None:
-            z = f"-{atom(text)}" if is_complement else text
+            z = negative(text) if is_complement else text
             logarithm = culprit.torch(f"torch.nn.functional.logsigmoid({z})")
             yield culprit.replace(taken, logarithm)
         else:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 
 from gradscope.ops.patterns import EPSILON
-from gradscope.repair.write.reading import Reading, atom, term
+from gradscope.repair.write.reading import Reading, atom, negative, term
 from gradscope.source.arguments import BINARY, operands
 
 Parts = dict[str, ast.expr]  # what the names of an example stand for
@@ -23,12 +23,16 @@ _ALSO = {"pow": "mul", "sqrt": "pow"}  # what a square and a root may be written
 _DEFAULTS = {"alpha": 1, "keepdim": 0, "p": 2}  # which say nothing where they are written
 
 
+_PLACES = {"atom": atom, "term": term, "negative": negative}
+
+
 class _Text(str):
-    """`{z:atom}` is `{z}` as an operand of anything, `{z:term}` as what is taken from a number."""
+    """`{z:atom}` is `{z}` as an operand of anything, `{z:term}` as what is taken from a number, and
+    `{z:negative}` is `-{z}`."""
 
     def __format__(self, place: str) -> str:
         text = str(self)
-        return atom(text) if place == "atom" else term(text) if place else text
+        return _PLACES[place](text) if place else text
 
 
 def in_form(read: Reading, forms: Mapping[str, str], node: ast.expr) -> str | None:

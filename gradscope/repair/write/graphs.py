@@ -56,8 +56,9 @@ def _averaged(source: Source, name: str) -> Iterator[ast.expr]:
 
 
 def _both(node: ast.expr, op: type[ast.operator]) -> tuple[ast.expr, ...]:
-    is_such = isinstance(node, ast.BinOp) and isinstance(node.op, op)
-    return (node.left, node.right) if is_such else ()
+    if isinstance(node, ast.BinOp) and isinstance(node.op, op):
+        return node.left, node.right
+    return ()
 
 
 def _is_number(source: Source, node: ast.expr) -> bool:

@@ -12,7 +12,7 @@ from contextlib import suppress
 from gradscope.ops.patterns import EPSILON
 from gradscope.repair.write.constants import far, settled, zeros
 from gradscope.repair.write.forms import fit, in_form
-from gradscope.repair.write.reading import Reading, Rebound, atom, term
+from gradscope.repair.write.reading import Reading, Rebound, atom, negative, term
 from gradscope.repair.write.spelling import MOVES
 from gradscope.repair.write.uses import given_to
 from gradscope.source.arguments import Spelled, plainly, spelled
@@ -260,7 +260,7 @@ def _div(read: Reading, found: Spelled) -> str | None:
     one, other = log_of(read, above), log_of(read, below)
     if one is None:
         is_one, plain = read.number(above) == 1, read.log(above)
-        return other and (f"-{atom(other)}" if is_one else f"{plain} - {term(other)}")
+        return other and (negative(other) if is_one else f"{plain} - {term(other)}")
     return _scaled(read, one, "-", below) if other is None else f"{one} - {term(other)}"
 
 

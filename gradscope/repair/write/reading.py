@@ -232,6 +232,15 @@ def atom(text: str) -> str:
     return text if isinstance(_parsed(text), ATOMS) else f"({text})"
 
 
+def negative(text: str) -> str:
+    """A text with the other sign: of `-x / t` that is `x / t`."""
+    node = _parsed(text)
+    is_product = isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult | ast.Div)
+    if text.startswith("-") and (is_product or isinstance(node, ast.UnaryOp)):
+        return text[1:].lstrip()
+    return f"-{atom(text)}"
+
+
 def factor(text: str) -> str:
     """A text as a factor of a product."""
     node = _parsed(text)
