@@ -22,9 +22,11 @@ Command = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 @pytest.fixture(autouse=True)
-def few_threads() -> None:
+def same_for_each() -> None:
+    """Threads, and the numbers that are drawn, whatever ran before."""
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(THREADS)
+        sys.modules["torch"].manual_seed(0)
 
 
 @pytest.fixture(autouse=True)

@@ -149,7 +149,7 @@ def test_a_warning_that_a_verified_patch_mends_leads(tmp_path):
     text = f"""{HEAD}opt = torch.optim.SGD(net.parameters(), lr=0.01)
 for step in range(4):
     out = net(x)
-    hit = (out.sigmoid() > 0.5).float() * (y[:, None] > 0.5)
+    hit = (out.sigmoid() > y[:, None]).float() * (y[:, None] > 0.5)
     overlap = 1 - hit.sum() / (y > 0.5).sum()
     loss = (out - y).square().mean() + 0.5 * overlap
     opt.zero_grad()
