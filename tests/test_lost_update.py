@@ -475,6 +475,7 @@ def test_an_update_that_a_name_alone_gets(tmp_path):
     [
         REBOUND.replace("p = p -", "p -=").format(after=""),
         REBOUND.replace("p = p - 0.1 * p.grad", "p.data = p - 0.1 * p.grad").format(after=""),
+        REBOUND.format(after="print(p.norm())"),
         REBOUND.replace("p = p - 0.1 * p.grad", "print((p - 0.1 * p.grad).norm())").format(
             after=""
         ),

@@ -67,16 +67,31 @@ def in_place_of(source: Source, statement: ast.stmt) -> str:
 
 def is_rebound(place: Location) -> bool:
     """Whether a statement at `place` gives a new tensor to the name alone that a loop has for a
-    parameter: `for p in model.parameters(): p = p - lr * p.grad`."""
+    parameter, and the loop does nothing with that: `for p in model.parameters(): p = p - p.grad`.
+    """
     text = parsed(place.file)
     if text is None:
         return False
-    statements = (one for one in ast.walk(text.tree) if isinstance(one, ast.For | ast.Assign))
-    around = [one for one in statements if covers(one, place.line)]
-    targets = [one.target for one in around if isinstance(one, ast.For)]
-    names = {one.id for each in targets for one in ast.walk(each) if isinstance(one, ast.Name)}
-    made = (one for one in around if isinstance(one, ast.Assign))
-    return any(text.of(one.targets[0]) in names and in_place_of(text, one) for one in made)
+    loops = [one for one in text.nodes.every(ast.For) if covers(one, place.line)]
+    for made in text.nodes.every(ast.Assign):
+        target = made.targets[0]
+        if not covers(made, place.line) or not isinstance(target, ast.Name):
+            continue
+        of_it = [one for one in loops if _names(one.target, target.id)]
+        reads = text.nodes.scope(target).owner(target.id).reads.get(target.id, ())
+        are_read = any(
+            covers(loop, read.lineno)
+            and read.lineno > (made.end_lineno or made.lineno)
+            and getattr(text.parents[read], "attr", "") != "grad"
+            for loop in of_it
+            for read in reads
+        )
+        return bool(of_it) and not are_read and bool(in_place_of(text, made))
+    return False
+
+
+def _names(node: ast.expr, name: str) -> bool:
+    return any(isinstance(one, ast.Name) and one.id == name for one in ast.walk(node))
 
 
 def rate_by_hand(text: Source, place: Location) -> ast.Constant | None:
