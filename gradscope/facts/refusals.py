@@ -49,7 +49,8 @@ class Shared:
     each leaf of it once more, in the same module or line. `constant`: the gradients that
     the earlier backward handed out are numbers in the present loss. `weighed` are the calls in
     which the earlier loss reads the value, where it does no more than multiply by it what depends
-    on other leaves, and the present one is for the leaves of the value alone.
+    on other leaves, and the present one is for the leaves of the value alone; `entwined`: what it
+    multiplies depends on some of these as well.
     """
 
     made: Call | None
@@ -68,6 +69,7 @@ class Shared:
     anew: bool = False
     constant: bool = False
     weighed: tuple[Call, ...] = ()
+    entwined: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

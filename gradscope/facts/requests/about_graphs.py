@@ -95,10 +95,12 @@ class ComputeAnew(Allow):
 
 class KeepGraph(Allow):
     """Let the backward that is called there leave its graph for a second one; `learnt`: and give
-    what it hands out a graph of its own."""
+    what it hands out a graph of its own. `detach`: what only weighs the first loss is a number
+    there."""
 
     backward: Location
     learnt: bool = False
+    detach: DetachUse | None = None
 
 
 class UpdateLater(Allow):

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from gradscope.facts import Call, Location, refusals
+from gradscope.ops.traits import Trait, has
 from gradscope.record import graph
 from gradscope.record.context import RunContext
 from gradscope.record.graph import consumers, ends, is_older, leaf_ids, up
@@ -54,6 +55,9 @@ class Sharing:
         beyond = leaf_ids(raised.nodes) - leaves
         carried = self._carried(end, earlier, raised)
         once = self._once(seq, earlier.until)
+        weighed, entwined = (
+            self._weighed(end, leaves, earlier, raised) if not beyond else ((), False)
+        )
         used = next((one for one in raised.nodes[end] if one not in old), None)
         first = [self._call_of(one) for one in earlier.above.get(seq, ())]
         return refusals.Shared(
@@ -73,24 +77,29 @@ class Sharing:
             apart=self._notes.is_apart(after, beyond, leaves),
             anew=self._is_anew(below[end], raised),
             constant=any(resolve(*site[0]) == earlier.place for site in _constants(raised)),
-            weighed=() if beyond else self._weighed(end, leaves, earlier, raised),
+            weighed=weighed,
+            entwined=entwined,
         )
 
     def _weighed(
         self, end: Any, leaves: set[int], earlier: Pass, raised: Raised
-    ) -> tuple[Call, ...]:
+    ) -> tuple[tuple[Call, ...], bool]:
         """Where the earlier loss reads what a node has made, if all that it does is to multiply by
         it, or by what it computes of it, what depends on other leaves: as a policy does with an
-        advantage."""
+        advantage. And whether that depends on some of these leaves too, as where both have one
+        trunk: then a difference alone is sure to be no gate, which is trained by what it opens."""
         above = consumers(list(_held_of(earlier, raised)))
         if not above.get(end):
-            return ()
+            return (), False
         own = {node for node in up({end}, above) if leaf_ids(consumers([node])) <= leaves}
         beyond = {reader for node in own for reader in above[node]} - own
-        if not all(_multiplies(reader, leaves) for reader in beyond):
-            return ()
+        others = [_weighed_by(reader, leaves) for reader in beyond]
+        entwined = any(not other.isdisjoint(leaves) for other in others)
+        is_difference = any(has(graph.node_name(node), Trait.SUBTRACTS) for node in own)
+        if any(other <= leaves for other in others) or (entwined and not is_difference):
+            return (), False
         readers = (self._context.call(one) for one in above[end] if beyond)
-        return tuple(call for call in readers if call is not None)
+        return tuple(call for call in readers if call is not None), entwined
 
     def _carried(self, end: Any, earlier: Pass, raised: Raised) -> tuple[refusals.Carried, ...]:
         """The ways to reach a value, those first that reach now what was computed from it."""
@@ -150,14 +159,14 @@ def _held_of(earlier: Pass, raised: Raised) -> Iterator[Any]:
                 yield node
 
 
-def _multiplies(node: Any, leaves: set[int]) -> bool:
-    """Whether it is a product, element by element, one factor of which depends on these leaves
-    alone and the other one on none of them."""
+def _weighed_by(node: Any, leaves: set[int]) -> set[int]:
+    """The leaves of the other factor, where it is a product, element by element, of which one
+    depends on these leaves alone; else none."""
     factors = [leaf_ids(consumers([one])) for one, _ in node.next_functions if one is not None]
     if graph.node_name(node) != "MulBackward0" or len(factors) != 2:
-        return False
+        return set()
     own, other = sorted(factors, key=lambda factor: not factor <= leaves)
-    return own <= leaves and bool(other) and other.isdisjoint(leaves)
+    return other if own <= leaves else set()
 
 
 def as_update(one: Updated) -> refusals.Write:

@@ -185,7 +185,11 @@ def _is_needed(what: ast.Assign, others: Iterable[ast.stmt]) -> bool:
 
 def retained(culprit: Culprit, request: ask.KeepGraph) -> Ways:
     option = "create_graph" if request.learnt else "retain_graph"
-    yield from _switched_on(culprit, request.backward, option)
+    for switched in _switched_on(culprit, request.backward, option):
+        if request.detach is None:
+            yield switched
+        for way in detached(culprit, request.detach) if request.detach else ():
+            yield [*way, *switched]
 
 
 def allowing_unused(culprit: Culprit) -> Ways:

@@ -106,7 +106,11 @@ def _shared(shared: refusals.Shared, raised_at: Location | None) -> Iterator[ask
         yield ask.KeepGraph(raised_at)
         return
     if shared.weighed and shared.name:  # a weight is not there to be trained by what it weighs
-        yield ask.DetachUse(shared.weighed[0], shared.name, shared.weighed[1:])
+        detach = ask.DetachUse(shared.weighed[0], shared.name, shared.weighed[1:])
+        if not shared.entwined:
+            yield detach
+        elif shared.backward is not None:
+            yield ask.KeepGraph(shared.backward, detach=detach)
     if shared.trained and shared.apart and shared.used is not None:
         yield ask.DetachUse(shared.used, shared.name)
     if shared.updates and not shared.trained and shared.first_use is not None:

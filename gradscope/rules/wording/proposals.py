@@ -84,6 +84,11 @@ def _of_fields(request: ask.Request) -> _Words | None:
             return "epsilon", f"add {size:g} to the diagonal", code
         case ask.Reattach(reason):
             return "graph", WORDS[reason].cure, ""
+        case ask.KeepGraph(detach=ask.DetachUse(name=name)):
+            title = (
+                f"weigh the first loss by `{name}` as a number, and keep the graph for the second"
+            )
+            return "graph", title, ""
         case ask.KeepGraph(learnt=True):
             return "graph", WORDS[NoGradient.CONSTANT].cure, ""
         case ask.CopyWhenSaved(call):
