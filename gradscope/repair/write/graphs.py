@@ -67,7 +67,7 @@ def _is_number(source: Source, node: ast.expr) -> bool:
     return all(number(source, one) is not None for one in parts)
 
 
-def detached(culprit: Culprit, request: ask.DetachUse) -> Ways:
+def detached(culprit: Culprit, request: ask.DetachUse) -> Iterator[Edits]:
     """`name.detach()` in the calls, in the function that calls backward first."""
     found = [_reads(culprit, call, request.name) for call in (request.call, *request.others)]
     if all(found):
@@ -188,8 +188,9 @@ def retained(culprit: Culprit, request: ask.KeepGraph) -> Ways:
     for switched in _switched_on(culprit, request.backward, option):
         if request.detach is None:
             yield switched
-        for way in detached(culprit, request.detach) if request.detach else ():
-            yield [*way, *switched]
+            continue
+        for way in detached(culprit, request.detach):
+            yield [edit for edits in (way, switched) for edit in edits]
 
 
 def allowing_unused(culprit: Culprit) -> Ways:
