@@ -197,7 +197,7 @@ def allowing_unused(culprit: Culprit) -> Ways:
     yield from _switched_on(culprit, culprit.finding.location, "allow_unused")
 
 
-def _switched_on(culprit: Culprit, place: Location | None, name: str) -> Ways:
+def _switched_on(culprit: Culprit, place: Location | None, name: str) -> Iterator[Edits]:
     node = node_at(culprit.source, place)
     call = node.value if isinstance(node, ast.Expr) else node
     if isinstance(call, ast.Call):
