@@ -146,6 +146,7 @@ STEP = st.tuples(
 
 
 @example([("a", "a", "a"), ("rename", "a", "d")])
+@example([("a", "b", "b"), ("rmtree", "b", "b")])
 @settings(
     max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )

@@ -158,3 +158,18 @@ for _ in range(3):
 
     assert found.name == "zero-division"
     assert not any(fix.title == "start `scale` at 1" for fix in found.fixes)
+
+
+@pytest.mark.parametrize(
+    ("line", "new"),
+    [
+        ("return net.scale, 1", "return net.log_scale.exp(), 1"),
+        ("a, b = net.scale, 1", "a, b = net.log_scale.exp(), 1"),
+        ("return [net.scale]", "return [net.log_scale]"),
+        ("held = (net.scale, net.scale)", "held = (net.log_scale, net.log_scale)"),
+    ],
+)
+def test_a_result_is_the_value_and_what_a_list_holds_is_what_is_trained(line, new):
+    text = repaired(MODULE.format(start="torch.ones(3)", more=f"def f():\n    {line}"), "net.scale")
+
+    assert text is not None and f"    {new}" in text

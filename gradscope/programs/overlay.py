@@ -195,8 +195,8 @@ class Overlay:
         return list(dict.fromkeys((*left, *(made or ()))))
 
     def is_mixed(self, path: str) -> bool:
-        """Whether a folder holds other names than those on the disk."""
-        if os.path.isdir(self.copy_of(path)) or self.is_gone(path):
+        """Whether a folder holds other names than those on the disk, or is none there."""
+        if os.path.lexists(self.copy_of(path)) or self.is_gone(path):
             return True
         return any(os.path.dirname(one) == path for one in self.gone)
 

@@ -90,15 +90,25 @@ def _started(culprit: Culprit, value: ast.expr) -> str | None:
     if not isinstance(value, ast.Call):
         return None
     if culprit.names.dotted(value.func) in PARAMETERS and value.args:
-        start = f"{atom(of(value.args[0]))}.log()"
+        start = _logarithm(culprit, value.args[0])
         return culprit.source.written(value, {value.args[0]: start})
     if _named(value.func) == "requires_grad_" and isinstance(value.func, ast.Attribute):
-        return f"{atom(of(value.func.value))}.log().requires_grad_()"
+        return f"{_logarithm(culprit, value.func.value)}.requires_grad_()"
     others = [key for key in value.keywords if key.arg != "requires_grad"]
     if len(others) == len(value.keywords):
         return None
     given = [*map(of, value.args), *(f"{key.arg}={of(key.value)}" for key in others)]
     return f"{of(value.func)}({', '.join(given)}).log().requires_grad_()"
+
+
+def _logarithm(culprit: Culprit, start: ast.expr) -> str:
+    """Of the values that a parameter starts with: `torch.zeros(n)` of `torch.ones(n)`."""
+    function = start.func if isinstance(start, ast.Call) else start
+    name = (culprit.names.dotted(function) or "").rpartition(".")[2]
+    if isinstance(start, ast.Call) and name in ("ones", "ones_like"):
+        zeros = culprit.source.of(function).removesuffix(name) + name.replace("ones", "zeros")
+        return culprit.source.written(start, {function: zeros})
+    return f"{atom(culprit.source.of(start))}.log()"
 
 
 def _is_it(culprit: Culprit, node: ast.expr, target: ast.expr, name: str) -> bool:
@@ -149,12 +159,18 @@ def _is_written(culprit: Culprit, node: ast.AST) -> bool:
 
 
 def _is_listed(culprit: Culprit, node: ast.expr) -> bool:
-    """Whether it is handed on as the tensor that is trained: to an optimizer, or in a list."""
+    """Whether it is handed on as the tensor that is trained: to an optimizer, or in a list, and not
+    as one of several results, nor to a name of its own."""
+    outermost: ast.AST = node
     for above in ancestors(culprit.source, node):
         if isinstance(above, ast.Call):
             return (culprit.names.dotted(above.func) or "").startswith("torch.optim.")
         if not isinstance(above, _CONTAINERS | ast.keyword | ast.Starred):
-            return isinstance(above, ast.stmt) and culprit.source.parents[node] is not above
+            is_unpacked = isinstance(above, ast.Assign) and isinstance(above.targets[0], ast.Tuple)
+            is_result = is_unpacked or isinstance(above, ast.Return)
+            is_several = is_result and isinstance(outermost, ast.Tuple)
+            return isinstance(above, ast.stmt) and outermost is not node and not is_several
+        outermost = above
     return False
 
 
