@@ -32,9 +32,10 @@ class LostUpdate(Rule):
     Finds gradients that never move a parameter: no step uses them, the optimizer holds other
     parameters, gradients are cleared before a step, the learning rate is 0 or a schedule has
     brought it there, or multiplies it by itself, a clipping bound cuts the gradients down to
-    almost nothing, half precision rounds the step away. Also gradients that several steps use,
-    since they are cleared too seldom. Parameters that get a gradient beside those that an optimizer
-    holds, and that none holds, are noted.
+    almost nothing, half precision rounds the step away, an update by hand goes to a name and to no
+    parameter. Also gradients that several steps use, since they are cleared too seldom.
+    Parameters that get a gradient beside those that an optimizer holds, and that none holds, are
+    noted.
 
     ## Why is this bad?
     Nothing raises and nothing is NaN. The loss is computed, backward runs, and training does not do
