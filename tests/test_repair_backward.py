@@ -114,7 +114,7 @@ def test_what_is_wrong_is_mended(name, tmp_path):
     assert mended in (fix.patch or "")
 
 
-def test_where_no_relation_is_found_there_is_no_patch(tmp_path):
+def test_where_no_relation_is_found_autograd_differentiates_the_forward(tmp_path):
     text = PROGRAM.format(
         arguments="x",
         given="x",
@@ -123,7 +123,7 @@ def test_where_no_relation_is_found_there_is_no_patch(tmp_path):
         returned="g * (1 - x.tanh() ** 2)",
     )
     (fix,) = traced(tmp_path, text).fixes
-    assert (fix.patch, fix.verified) == (None, None)
+    assert fix.verified and "+            out = x.erf()" in fix.patch
 
 
 def test_a_size_that_forward_left_on_the_ctx_is_used(tmp_path):
@@ -170,3 +170,93 @@ def test_two_functions_whose_inputs_are_called_alike_are_mended_each(tmp_path):
     assert [one.fixes[0].verified for one in findings] == [True, True]
     changes = [one.fixes[0].verdict.effects.change for one in findings]
     assert [change.bad_after for change in changes] == [0, 0]
+
+
+OWN = """import torch
+
+
+class Own(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, {inputs}):
+        {forward}
+
+    @staticmethod
+    def backward(ctx, g):
+        {backward}
+
+
+torch.manual_seed(0)
+x = torch.randn(6, requires_grad=True)
+w = torch.rand(6, requires_grad=True)
+loss = Own.apply({given}).square().sum()
+loss.backward()
+"""
+SAVED = "ctx.save_for_backward(x, w); "
+
+
+def own(inputs: str, given: str, forward: str, backward: str) -> str:
+    parts = {"forward": forward, "backward": backward}
+    lines = {name: "\n        ".join(text.split("; ")) for name, text in parts.items()}
+    return OWN.format(inputs=inputs, given=given, **lines)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "given", "forward", "backward", "written"),
+    [
+        (
+            "x",
+            "x",
+            "ctx.save_for_backward(x); return x * torch.sigmoid(x)",
+            "(x,) = ctx.saved_tensors; s = torch.sigmoid(x); return g * s * (1 - s)",
+            "return torch.autograd.grad(out, x, g)[0]\n",
+        ),
+        (
+            "x, power",
+            "x, 3",
+            "ctx.save_for_backward(x); ctx.n = power; y = x**power; return y * torch.exp(-x)",
+            "(x,) = ctx.saved_tensors; return g * ctx.n * x, None",
+            "return torch.autograd.grad(out, x, g)[0], None\n",
+        ),
+        (
+            "x, w",
+            "x, w",
+            SAVED + "return x * torch.tanh(w) + w**2",
+            "x, w = ctx.saved_tensors; return g * w, g * x * w",
+            "return grads[0], grads[1]\n",
+        ),
+        (
+            "x, w",
+            "x, w",
+            SAVED + "return x * w",
+            "x, w = ctx.saved_tensors; return g * w",
+            "return grads[0], grads[1]\n",
+        ),
+    ],
+)
+def test_autograd_differentiates_what_no_slip_explains(
+    inputs, given, forward, backward, written, tmp_path
+):
+    text = own(inputs, given, forward, backward)
+
+    leading = diagnosed_text(text, tmp_path, verify=True).findings[0].fixes[0]
+
+    assert leading.title == "let autograd differentiate the forward"
+    assert leading.verified, leading.verdict
+    assert written in leading.patch
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        "ctx.save_for_backward(x); return x * torch.sigmoid(x.detach())",
+        "ctx.save_for_backward(x); ctx.mark_dirty(x); x.mul_(2); return x",
+        "ctx.save_for_backward(w); return x * torch.sigmoid(x)",
+    ],
+)
+def test_a_forward_that_hides_from_autograd_is_not_given_to_it(forward, tmp_path):
+    text = own("x, w", "x, w", forward, "(x,) = ctx.saved_tensors; return g * torch.cos(x), None")
+
+    report = diagnosed_text(text, tmp_path)
+
+    titles = {fix.title for found in report.findings for fix in found.fixes}
+    assert "let autograd differentiate the forward" not in titles

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from gradscope.facts import Compared, Edit, SavedInstead
 from gradscope.facts import requests as ask
+from gradscope.repair.write.by_autograd import differentiated
 from gradscope.repair.write.culprit import ATOMS, Candidate, Culprit, Ways
 from gradscope.repair.write.reading import factor
 from gradscope.source.arguments import called
@@ -17,6 +18,14 @@ _MEANS = ("mean", "sum")
 
 
 def corrected(culprit: Culprit, request: ask.Rewrite) -> Ways:
+    """By what is known of the mistake; without a way that it tells, or that holds, by autograd."""
+    yield from _by_relation(culprit, request)
+    forward, backward = _method(culprit, "forward"), _method(culprit, "backward")
+    if forward is not None and backward is not None:
+        yield from differentiated(culprit, forward, backward)
+
+
+def _by_relation(culprit: Culprit, request: ask.Rewrite) -> Ways:
     """The slips mended, the right tensor saved, or the expression that computes the gradient by its
     template; without one, kept to where the forward is not cut off."""
     if request.saved is not None:

@@ -169,5 +169,4 @@ def _fix(check: FunctionCheck, other: FunctionCheck | None) -> Fix:
     )
     if other is not None:
         request = ask.Exchange(check.position, other.position)
-    safety = "unsafe" if check.rewrite or check.slips else "display-only"
-    return Fix("backward-rewrite", words.repair(check), safety, request=request)
+    return Fix("backward-rewrite", words.repair(check), "unsafe", request=request)
