@@ -97,8 +97,15 @@ def gradient_kept(culprit: Culprit, request: ask.RetainGradient) -> Ways:
 
 
 def copied_leaf(culprit: Culprit, request: ask.CopyLeaf) -> Ways:
-    statement = statement_at(culprit.source, culprit.finding.location)
-    yield before(culprit.source, statement, f"{request.name} = {request.name}.clone()")
+    """`x = x.clone()` before it. Nothing where the program reads the gradient of that name, or an
+    optimizer is given it: the copy is no leaf."""
+    source, statement = culprit.source, statement_at(culprit.source, culprit.finding.location)
+    given = [one.value for one in source.nodes.every(ast.Attribute) if one.attr == "grad"]
+    for call in source.nodes.every(ast.Call):
+        if (culprit.names.dotted(call.func) or "").startswith("torch.optim."):
+            given += [one for one in ast.walk(call) if isinstance(one, Holder)]
+    if request.name not in map(source.of, given):
+        yield before(source, statement, f"{request.name} = {request.name}.clone()")
 
 
 _ATOMS = (ast.Name, ast.Attribute, ast.Call, ast.Subscript, ast.Constant)
