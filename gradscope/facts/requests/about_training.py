@@ -104,6 +104,12 @@ class AverageLoss(Request):
     total: Summed
 
 
+class TurnSign(Request):
+    """Minimise the negative of the loss whose backward is called there."""
+
+    backward: Location
+
+
 class DivideLoss(Request):
     """Divide the loss whose backward is called there by the passes of one update."""
 

@@ -122,6 +122,7 @@ BY_FIELDS: Mapping[type[ask.Request], Callable[[Culprit, Any], Ways]] = {
     ask.StepBeforeClearing: stepping.step_first,
     ask.Descend: stepping.descending,
     ask.AverageLoss: stepping.averaged,
+    ask.TurnSign: stepping.turned,
     ask.GiveParameters: parameters.given,
     ask.AddParameters: parameters.added,
     ask.DivideLoss: stepping.divided,

@@ -6,10 +6,12 @@ from collections.abc import Iterator
 from gradscope.facts import Update
 from gradscope.facts import requests as ask
 from gradscope.repair.write.culprit import Culprit, Ways
+from gradscope.repair.write.reading import negative
 from gradscope.repair.write.splice import after, before
 from gradscope.repair.write.statements import block_of, dropped
 from gradscope.repair.write.training import rate_of, rates
-from gradscope.source import expression
+from gradscope.repair.write.uses import given_to
+from gradscope.source import definition, expression
 from gradscope.source.arguments import called, spelled
 from gradscope.source.hand_updates import ascent, rate_by_hand, written
 from gradscope.source.literals import setting
@@ -54,13 +56,21 @@ def step_first(culprit: Culprit, request: ask.StepBeforeClearing) -> Ways:
 
 
 def averaged(culprit: Culprit, request: ask.AverageLoss) -> Ways:
-    """The mean of what is summed up: `x.mean()` for `x.sum()`."""
+    """The mean of what is summed up: `x.mean()` for `x.sum()`, `reduction="mean"` for that of a
+    loss, or of its layer."""
     place = request.total.location
     is_here = place is not None and place.file == culprit.source.file
     call = culprit.at(place) if place is not None and is_here else None
-    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
+    if not isinstance(call, ast.Call):
         return
-    found = spelled(culprit.source, call)
+    found, layer = spelled(culprit.source, call), given_to(culprit.source, call.func)
+    for one in (call, layer):
+        for key in one.keywords if isinstance(one, ast.Call) else ():
+            if key.arg == "reduction" and isinstance(key.value, ast.Constant):
+                text = culprit.source.of(key.value).replace("sum", "mean")
+                yield (culprit.source.replaced(key.value, text),)
+    if not isinstance(call.func, ast.Attribute):
+        return
     if found.name == "sum" and not (found.positional[1:] or found.keywords):
         yield (culprit.replace(call.func, f"{culprit.source.of(call.func.value)}.mean"),)
 
@@ -77,6 +87,19 @@ def descending(culprit: Culprit, request: ask.Descend) -> Ways:
     elif found is not None:
         start, end = source.extent(found.target)[1], source.extent(found.value)[0]
         yield (source.edit(start, end, " -= "),)
+
+
+def turned(culprit: Culprit, request: ask.TurnSign) -> Ways:
+    """`loss = nll` for `loss = -nll`, and the other way round, where backward is called on it."""
+    source, call = culprit.source, culprit.at(request.backward)
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
+        return
+    loss = call.func.value
+    made = definition(source, loss) if isinstance(loss, ast.Name) else loss
+    if isinstance(made, ast.UnaryOp) and isinstance(made.op, ast.USub):
+        yield (source.replaced(made, source.of(made.operand)),)
+    elif isinstance(made, ast.expr):
+        yield (culprit.replace(made, negative(source.of(made))),)
 
 
 def divided(culprit: Culprit, request: ask.DivideLoss) -> Ways:

@@ -88,7 +88,10 @@ class DivergingTraining(Rule):
             return
         for rise in (divergence.rise_of(trace.steps), divergence.climb_of(trace.steps)):
             limit = self.limits.loss_growth
-            if rise is not None and divergence.is_divergence(rise, roots, magnitudes, limit):
+            has_raised = trace.ending.kind == "raised"
+            if rise is not None and divergence.is_divergence(
+                rise, roots, magnitudes, limit, has_raised=has_raised
+            ):
                 yield self._about(rise, trace, magnitudes, roots)
                 return
         if not roots and trace.steps:
@@ -145,6 +148,7 @@ class DivergingTraining(Rule):
             chain=roots[0].chain if roots else (),
             fixes=(
                 *([cleared] if stale else ()),
+                *(_turned(trace) if is_unbounded else ()),
                 *([_repair(fault)] if fault is not None else ()),
                 *([ask.AverageLoss(total)] if total is not None else ()),
                 *(() if is_unbounded else _shorter(rise, update, stale, magnitudes)),
@@ -274,6 +278,14 @@ def _repair(fault: divergence.Overshoot) -> Asked:
     title = "minimise its negative, if it is to be large; else bound it from below: by a margin, or"
     title += " normalise what it measures"
     return Fix("stable-op", title, "display-only", "-distribution.log_prob(target).mean()")
+
+
+def _turned(trace: Trace) -> Iterator[Asked]:
+    """The other sign, where one backward is called in all steps: of two, each has a loss."""
+    places = {one.backward_at for one in trace.steps}
+    place = places.pop() if len(places) == 1 else None
+    if place is not None:
+        yield ask.TurnSign(place)
 
 
 def _shorter(

@@ -116,11 +116,11 @@ def _worst(rise: Rise) -> float:
 
 
 def is_divergence(
-    rise: Rise, roots: tuple[Root, ...], magnitudes: Magnitudes, limit: float
+    rise: Rise, roots: tuple[Root, ...], magnitudes: Magnitudes, limit: float, *, has_raised: bool
 ) -> bool:
     """Whether losses that grew, by `limit` at least, are the fault of the steps, and not of an op
-    or of the data."""
-    if not roots:
+    or of the data. `has_raised`: the program did, as over a scale of 0 to which they have led."""
+    if not roots and not (has_raised and rise.falls):
         trained = [leaf for leaf in magnitudes.leaves if leaf.trained]
         if any(leaf.remade for leaf in trained) and not any(leaf.stays for leaf in trained):
             return False  # no step was taken from where another one had led

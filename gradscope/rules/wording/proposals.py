@@ -204,6 +204,7 @@ _WORDS: Mapping[type[ask.Request], _Words] = {
     ),
     ask.AverageLoss: _graph("average the {0.total.terms:,} terms of the loss", "loss.mean()"),
     ask.Descend: _graph("subtract the gradient"),
+    ask.TurnSign: _graph("minimise its negative, which does not fall without end"),
     ask.GiveParameters: _graph("give it the parameters that get a gradient"),
     ask.AddParameters: _graph("give what is left out to the optimizer, or freeze it"),
     ask.DivideLoss: _graph(
