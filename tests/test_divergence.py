@@ -161,6 +161,36 @@ def test_a_likelihood_that_is_minimised_is_told_and_not_the_op_that_it_ends_in(t
     assert leading.patch and "+    loss = -spread.log_prob(x.sum(1)).mean()" in leading.patch
 
 
+FALLING = """import torch
+torch.manual_seed(0)
+mean = torch.nn.Parameter(torch.zeros(2))
+logarithm = torch.nn.Parameter(torch.zeros(2))
+optimizer = torch.optim.SGD([mean, logarithm], lr=0.002)
+x = torch.randn(256, 2) * 0.7 + 3
+for step in range(40):
+    loss = torch.distributions.Normal(mean, {scale}).log_prob(x).sum(-1).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    {after}
+"""
+
+
+def test_a_scale_of_0_is_where_a_likelihood_without_its_sign_ends(tmp_path):
+    text = FALLING.format(scale="logarithm.exp()", after="")
+    first, second = diagnosed_text(text, tmp_path, verify=True).findings
+
+    assert (first.rule, second.rule) == ("GS404", "GS203")
+    assert first.fixes[0].verified and "+    loss = -torch" in first.fixes[0].patch
+
+
+def test_what_raises_by_itself_says_nothing_of_a_loss_that_falls(tmp_path):
+    scale, after = "logarithm.clamp(min=-4).exp()", "if step > 30: raise KeyError('another')"
+    report = diagnosed_text(FALLING.format(scale=scale, after=after), tmp_path)
+
+    assert not [one for one in report.findings if one.rule == "GS404"]
+
+
 def test_a_likelihood_that_is_maximised_is_healthy(tmp_path):
     assert diagnosed_text(LIKELIHOOD.format("-"), tmp_path).findings == ()
 

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 
 from gradscope.facts import (
     Clearing,
@@ -86,12 +87,9 @@ class DivergingTraining(Rule):
         magnitudes = trace.magnitudes
         if not magnitudes.updates:
             return
+        judge = partial(divergence.is_divergence, is_refused=trace.raised is not None)
         for rise in (divergence.rise_of(trace.steps), divergence.climb_of(trace.steps)):
-            limit = self.limits.loss_growth
-            has_raised = trace.ending.kind == "raised"
-            if rise is not None and divergence.is_divergence(
-                rise, roots, magnitudes, limit, has_raised=has_raised
-            ):
+            if rise is not None and judge(rise, roots, magnitudes, self.limits.loss_growth):
                 yield self._about(rise, trace, magnitudes, roots)
                 return
         if not roots and trace.steps:

@@ -116,11 +116,12 @@ def _worst(rise: Rise) -> float:
 
 
 def is_divergence(
-    rise: Rise, roots: tuple[Root, ...], magnitudes: Magnitudes, limit: float, *, has_raised: bool
+    rise: Rise, roots: tuple[Root, ...], magnitudes: Magnitudes, limit: float, *, is_refused: bool
 ) -> bool:
     """Whether losses that grew, by `limit` at least, are the fault of the steps, and not of an op
-    or of the data. `has_raised`: the program did, as over a scale of 0 to which they have led."""
-    if not roots and not (has_raised and rise.falls):
+    or of the data. `is_refused`: an op has refused the numbers to which they have led, as a scale
+    of 0."""
+    if not roots and not (is_refused and rise.falls):
         trained = [leaf for leaf in magnitudes.leaves if leaf.trained]
         if any(leaf.remade for leaf in trained) and not any(leaf.stays for leaf in trained):
             return False  # no step was taken from where another one had led
