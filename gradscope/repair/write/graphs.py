@@ -46,13 +46,12 @@ def _averaged(source: Source, name: str) -> Iterator[ast.expr]:
     average, so nothing is to be learnt through the old one."""
     for one in source.nodes.every(ast.Assign):
         terms = _both(one.value, ast.Add) if source.of(one.targets[0]) == name else ()
-        shares = [
-            next((part for part in _both(term, ast.Mult) if not _is_number(source, part)), term)
-            for term in terms
-        ]
-        names = [source.of(share) for share in shares]
-        if names.count(name) == 1:
-            yield shares[1 - names.index(name)]
+        weighed = [_both(term, ast.Mult) for term in terms]
+        shares = [[part for part in both if not _is_number(source, part)] for both in weighed]
+        if len(shares) == 2 and all(len(share) == 1 for share in shares):
+            names = [source.of(share[0]) for share in shares]
+            if names.count(name) == 1:
+                yield shares[1 - names.index(name)][0]
 
 
 def _both(node: ast.expr, op: type[ast.operator]) -> tuple[ast.expr, ...]:
