@@ -172,73 +172,54 @@ def test_two_functions_whose_inputs_are_called_alike_are_mended_each(tmp_path):
     assert [change.bad_after for change in changes] == [0, 0]
 
 
-OWN = """import torch
-
-
-class Own(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, {inputs}):
-        {forward}
-
-    @staticmethod
-    def backward(ctx, g):
-        {backward}
-
-
-torch.manual_seed(0)
-x = torch.randn(6, requires_grad=True)
-w = torch.rand(6, requires_grad=True)
-loss = Own.apply({given}).square().sum()
-loss.backward()
-"""
 SAVED = "ctx.save_for_backward(x, w); "
 
 
-def own(inputs: str, given: str, forward: str, backward: str) -> str:
-    parts = {"forward": forward, "backward": backward}
-    lines = {name: "\n        ".join(text.split("; ")) for name, text in parts.items()}
-    return OWN.format(inputs=inputs, given=given, **lines)
-
-
 @pytest.mark.parametrize(
-    ("inputs", "given", "forward", "backward", "written"),
+    ("arguments", "given", "forward", "unpacked", "returned", "written"),
     [
         (
             "x",
             "x",
             "ctx.save_for_backward(x); return x * torch.sigmoid(x)",
-            "(x,) = ctx.saved_tensors; s = torch.sigmoid(x); return g * s * (1 - s)",
+            "x,",
+            "g * torch.sigmoid(x) * (1 - torch.sigmoid(x))",
             "return torch.autograd.grad(out, x, g)[0]\n",
         ),
         (
             "x, power",
             "x, 3",
             "ctx.save_for_backward(x); ctx.n = power; y = x**power; return y * torch.exp(-x)",
-            "(x,) = ctx.saved_tensors; return g * ctx.n * x, None",
+            "x,",
+            "g * ctx.n * x, None",
             "return torch.autograd.grad(out, x, g)[0], None\n",
         ),
         (
             "x, w",
             "x, w",
             SAVED + "return x * torch.tanh(w) + w**2",
-            "x, w = ctx.saved_tensors; return g * w, g * x * w",
+            "x, w",
+            "g * w, g * x * w",
             "return grads[0], grads[1]\n",
         ),
         (
             "x, w",
             "x, w",
             SAVED + "return x * w",
-            "x, w = ctx.saved_tensors; return g * w",
+            "x, w",
+            "g * w",
             "return grads[0], grads[1]\n",
         ),
     ],
 )
 def test_autograd_differentiates_what_no_slip_explains(
-    inputs, given, forward, backward, written, tmp_path
+    arguments, given, forward, unpacked, returned, written, tmp_path
 ):
-    text = own(inputs, given, forward, backward)
+    text = PROGRAM.format(
+        arguments=arguments, given=given, forward=forward, unpacked=unpacked, returned=returned
+    )
 
-    leading = diagnosed_text(text, tmp_path, verify=True).findings[0].fixes[0]
+    leading = traced(tmp_path, text).fixes[0]
 
     assert leading.title == "let autograd differentiate the forward"
     assert leading.verified, leading.verdict
@@ -251,12 +232,31 @@ def test_autograd_differentiates_what_no_slip_explains(
         "ctx.save_for_backward(x); return x * torch.sigmoid(x.detach())",
         "ctx.save_for_backward(x); ctx.mark_dirty(x); x.mul_(2); return x",
         "ctx.save_for_backward(w); return x * torch.sigmoid(x)",
+        "ctx.save_for_backward(x); ctx.save_for_backward(w); return x * torch.sigmoid(w)",
+        "return x if ctx.save_for_backward(x) else x",
     ],
 )
 def test_a_forward_that_hides_from_autograd_is_not_given_to_it(forward, tmp_path):
-    text = own("x, w", "x, w", forward, "(x,) = ctx.saved_tensors; return g * torch.cos(x), None")
+    text = PROGRAM.format(
+        arguments="x, w",
+        given="x, w",
+        forward=forward,
+        unpacked="x,",
+        returned="g * torch.cos(x), None",
+    )
 
     report = diagnosed_text(text, tmp_path)
 
     titles = {fix.title for found in report.findings for fix in found.fixes}
     assert "let autograd differentiate the forward" not in titles
+
+
+def test_a_forward_without_a_context_of_its_own_is_left_as_it_is(tmp_path):
+    text = PROGRAM.replace("ctx, {arguments}", "*parts").format(
+        given="x",
+        forward="ctx, x = parts; ctx.save_for_backward(x); return x * torch.sigmoid(x)",
+        unpacked="x,",
+        returned="g * torch.cos(x)",
+    )
+
+    assert traced(tmp_path, text).fixes[0].patch is None

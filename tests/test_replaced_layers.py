@@ -213,11 +213,14 @@ class Scaled(nn.Module):
         return x * self.scale
 
 
+@pytest.mark.parametrize("looks", [0, 2])  # without a backward pass
 @pytest.mark.parametrize("remakes", [[True] * 6, [True] + [False] * 5, [False] * 6])
-def test_a_parameter_that_forward_makes_is_told_where_it_is_made(remakes):
+def test_a_parameter_that_forward_makes_is_told_where_it_is_made(remakes, looks):
     net, head = Scaled(), nn.Linear(4, 1)
     optimizer = torch.optim.SGD([*net.parameters(), *head.parameters()], lr=1e-2)
     with Observation() as observed:
+        for _ in range(looks):
+            net(torch.ones(4, 4), any(remakes))
         for remake in remakes:
             optimizer.zero_grad()
             head(net(torch.ones(4, 4), remake)).square().mean().backward()

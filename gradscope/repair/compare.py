@@ -35,8 +35,10 @@ from gradscope.rules.order import is_wrong_gradient
 BOUNDS = frozenset(("epsilon", "clamp-domain"))
 HOLD_OFF = BOUNDS | {"masked-branch"}
 EMPTY = "guard-empty"
+# What puts a value of its own in the place of those that broke.
+PUTS_VALUES = HOLD_OFF | {EMPTY}
 # Fixes of a single computation; what the others change works over many steps.
-LOCAL = HOLD_OFF | {"stable-op", "dtype", EMPTY, "backward-rewrite"}
+LOCAL = PUTS_VALUES | {"stable-op", "dtype", "backward-rewrite"}
 # A program that these end was ended by somebody else: the machine, a batch system, a user.
 _FROM_OUTSIDE = {-getattr(signal, name, 0) for name in ("SIGKILL", "SIGTERM", "SIGHUP", "SIGXCPU")}
 

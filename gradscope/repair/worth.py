@@ -17,7 +17,7 @@ from gradscope.facts import (
     Verified,
     verdicts,
 )
-from gradscope.repair.compare import BOUNDS, EMPTY, HOLD_OFF, Seen, cause_of
+from gradscope.repair.compare import BOUNDS, EMPTY, HOLD_OFF, PUTS_VALUES, Seen, cause_of
 from gradscope.repair.differences import (
     distance,
     has_finite_loss,
@@ -166,12 +166,11 @@ def _disturbed(
 ) -> verdicts.Disturbs | None:
     """What moves although the fix is one for a few elements alone, none of which is among it; or
     a loss that was right, by more than a small number in the place of 0 can move it."""
-    is_empty = kind == EMPTY  # such a case may have had a part in what it is made of now
-    least = MINIMUM if kind in BOUNDS or is_empty else 0.0
-    most = DISTURBED if is_empty else CLOSE
+    least = MINIMUM if kind in BOUNDS | {EMPTY} else 0.0
+    # An empty case may have had a part in what it is made of now.
+    most = DISTURBED if kind == EMPTY else CLOSE
     is_slope = any(one.bad for one in before.gradients)
-    held_off = kind in HOLD_OFF or is_empty
-    for move in effects.moves if held_off and (is_slope or not least) else ():
+    for move in effects.moves if kind in PUTS_VALUES and (is_slope or not least) else ():
         match move:
             case verdicts.GradientMove(_, share) if not least and (share or 0.0) > DISTURBED:
                 return verdicts.Disturbs(move)
@@ -183,7 +182,7 @@ def _disturbed(
 
 def may_be_decided(before: Trace, step: int, kind: str) -> bool:
     """Whether the values that a fix gives may be made by the number that it writes."""
-    return kind in HOLD_OFF | {EMPTY} and not has_finite_loss(before, step)
+    return kind in PUTS_VALUES and not has_finite_loss(before, step)
 
 
 def undecided(

@@ -37,8 +37,12 @@ def _input(node: Any, context: RunContext, holds: Test) -> Any:
         factors = zip(
             (_saved(node, "self"), _saved(node, "other")), node.next_functions, strict=True
         )
-        made = [(value, one) for value, (one, _) in factors if value is not None or one is not None]
-        return _only([one for value, one in made if value is None or holds(value)])
+        may_be = [
+            one
+            for value, (one, _) in factors
+            if (one is not None if value is None else holds(value))
+        ]
+        return _only(may_be)
     if has(name, Trait.SUMS | Trait.ADDS) and not has(name, Trait.SUBTRACTS):
         return _only([one for one in above if not has(node_name(one), Trait.POSITIVE)])
     call = context.call(node)

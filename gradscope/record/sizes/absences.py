@@ -173,12 +173,12 @@ class Absences:
             seen = leaves.get(self._name(key))
             if leaf.requires_grad and key not in given and not (seen and seen.known):
                 gone.add(key)
-        spare = self._spare(gone, trained)
+        spare = self._spare(gone, trained) | replaced
         for key, leaf in candidates.items():
             absence = self._missing.get(key)
             if absence is None and key in trained:
                 absence = Absence("", True, NoGradient.STALE, True, 0)
-            if key not in gone or key in spare | replaced or absence is None or not elements(leaf):
+            if key not in gone or key in spare or absence is None or not elements(leaf):
                 continue
             if absence.reason is NoGradient.STALE and in_some_module(key):
                 absence = replace(absence, reason=NoGradient.UNUSED)

@@ -19,8 +19,6 @@ from gradscope.record.sizes.crossings import norm_of
 from gradscope.record.stand_ins import is_elsewhere, stand_in, without_us
 from gradscope.source.hand_updates import is_rebound
 
-_FEWEST = 2  # passes after which the same is computed from a leaf
-
 
 @dataclass(slots=True)
 class Watched:
@@ -34,15 +32,16 @@ class Watched:
     remade: int = 0
     norms: list[float | None] = field(default_factory=list)
     replaced_at: Site = ()
-    computed: dict[int, Site] = field(default_factory=dict)  # what may replace it, by the step
+    # Where what may replace it was computed, with the first and the last step.
+    computed: dict[Site, tuple[int, int]] = field(default_factory=dict)
 
     def lost_at(self) -> Location | None:
         """Where the program computes, pass by pass, what its next values were to be, and gives that
         to a name alone."""
-        sites = {*self.computed.values()}
-        if self.trained or len(self.computed) < _FEWEST or len(sites) > 1:
+        if self.trained or len(self.computed) != 1:
             return None
-        place = place_of(sites.pop())
+        ((site, (first, last)),) = self.computed.items()
+        place = place_of(site) if first < last else None
         return place if place is not None and is_rebound(place) else None
 
     @property
@@ -92,7 +91,8 @@ class Leaves:
         # program's last tensor in it.
         self._results: Memories[Replacement] = Memories()
         self.successions: dict[str, Succession] = {}
-        self._assigned: dict[int, tuple[Site, int]] = {}  # by id: where, and what was there before
+        # By id of what a module was given and no pass has met: where, and what was there before.
+        self._assigned: dict[int, tuple[Site, int]] = {}
         # By id, the names of those that took the place of a parameter which was never met.
         self.stand_for: dict[int, str] = {}
 
@@ -105,7 +105,8 @@ class Leaves:
         def register_parameter(one: Any, name: str, param: Any) -> None:
             old = None if is_elsewhere(thread) else vars(one).get("_parameters", {}).get(name)
             if old is not None and param is not None and old is not param:
-                self._assigned[id(param)] = note_site(sys._getframe(1))[0], id(old)
+                _, before = self._assigned.pop(id(old), ((), id(old)))
+                self._assigned[id(param)] = note_site(sys._getframe(1))[0], before
             with without_us:
                 register(one, name, param)
 
@@ -136,7 +137,9 @@ class Leaves:
             replacement = Replacement(name, site())
             self._results.put(result, replacement)
             if leaf is not None:
-                self.watched[name].computed[step] = replacement.user
+                computed = self.watched[name].computed
+                first, _ = computed.get(replacement.user, (step, step))
+                computed[replacement.user] = first, step
 
     @property
     def have_results(self) -> bool:

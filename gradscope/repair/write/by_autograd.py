@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gradscope.repair.write.culprit import Candidate, Culprit
+from gradscope.repair.write.statements import body_of
 from gradscope.source import Source
 from gradscope.source.arguments import called
 
@@ -22,12 +23,7 @@ class _Forward:
     kept: tuple[tuple[str, str], ...]
     lines: tuple[str, ...]
     result: str
-
-    def reads(self, name: str) -> bool:
-        text = "\n".join((*self.lines, self.result))
-        return any(
-            isinstance(one, ast.Name) and one.id == name for one in ast.walk(ast.parse(text))
-        )
+    reads: frozenset[str]  # the names that these read
 
 
 def differentiated(
@@ -35,17 +31,16 @@ def differentiated(
 ) -> Iterator[Candidate]:
     """The body of backward, which computes the forward anew and has autograd differentiate it."""
     source, arguments = culprit.source, [one.arg for one in backward.args.args]
-    read = _read(source, forward)
-    if read is None or len(arguments) != 2:
+    read, body = _read(source, forward), body_of(backward)
+    if read is None or len(arguments) != 2 or not body:
         return
-    wanted = [name for name in _wanted(backward, read) if read.reads(name)]
-    if not wanted or not {*wanted} <= {*read.saved}:
+    wanted = [name for name in _wanted(backward, read) if name in read.reads]
+    if not wanted:
         return
     ctx, grad = arguments
-    comma = "," if len(read.saved) == 1 else ""
-    names = ", ".join(read.saved)
-    lines = [f"{f'({names}{comma})' if comma else names} = {ctx}.saved_tensors"]
-    lines += [f"{name} = {ctx}.{held}" for name, held in read.kept if read.reads(name)]
+    names = f"({read.saved[0]},)" if len(read.saved) == 1 else ", ".join(read.saved)
+    lines = [f"{names} = {ctx}.saved_tensors"]
+    lines += [f"{name} = {ctx}.{held}" for name, held in read.kept if name in read.reads]
     lines += [culprit.torch("with torch.enable_grad():")]
     lines += [f"    {name} = {name}.detach().requires_grad_()" for name in wanted]
     lines += [f"    {line}" for line in (*read.lines, f"out = {read.result}")]
@@ -56,7 +51,6 @@ def differentiated(
         lines.append(f"grads = {grads}")
         places = {name: f"grads[{at}]" for at, name in enumerate(wanted)}
     lines.append(f"return {', '.join(places.get(name, 'None') for name in read.inputs)}")
-    body = [one for one in backward.body if not _is_docstring(one)]
     start, past = source.extent(body[0])[0], source.extent(body[-1])[1]
     text = f"{source.newline}{source.indent(body[0].lineno)}".join(lines)
     yield Candidate(
@@ -78,37 +72,35 @@ def _wanted(backward: ast.FunctionDef, read: _Forward) -> Iterator[str]:
 
 def _read(source: Source, forward: ast.FunctionDef) -> _Forward | None:
     """None where it is more than assignments and one result, or does what no graph shows."""
-    ctx, *inputs = (one.arg for one in forward.args.args)
+    ctx, *inputs = [one.arg for one in forward.args.args] or [""]
     saved: list[str] = []
     kept: list[tuple[str, str]] = []
-    lines: list[str] = []
-    *before, last = (one for one in forward.body if not _is_docstring(one))
+    computed: list[ast.Assign | ast.expr] = []  # the assignments, and the result
+    *before, last = body_of(forward) or [ast.Pass()]
     for one in before:
-        if isinstance(one, ast.Expr) and isinstance(one.value, ast.Call):
-            if called(one.value) != "save_for_backward" or saved:
+        match one:
+            case ast.Expr(value=ast.Call() as call) if not saved:
+                saved = [source.of(given) for given in call.args]
+                if called(call) != "save_for_backward":
+                    return None
+            case ast.Assign() if source.of(one.targets[0]).startswith(f"{ctx}."):
+                held = source.of(one.targets[0]).removeprefix(f"{ctx}.")
+                kept.append((source.of(one.value), held))
+            case ast.Assign():
+                computed.append(one)
+            case _:
                 return None
-            saved = [source.of(given) for given in one.value.args]
-        elif isinstance(one, ast.Assign) and source.of(one.targets[0]).startswith(f"{ctx}."):
-            held = source.of(one.targets[0]).removeprefix(f"{ctx}.")
-            kept.append((source.of(one.value), held))
-        elif isinstance(one, ast.Assign) and "\n" not in source.of(one):
-            lines.append(source.of(one))
-        else:
-            return None
-    result = source.of(last.value) if isinstance(last, ast.Return) and last.value else ""
-    names = [*saved, *(name for name, _ in kept)]
-    if not result or "\n" in result or not all(map(str.isidentifier, names)):
+    returned = last.value if isinstance(last, ast.Return) else None
+    if returned is None or isinstance(returned, ast.Tuple):
         return None
-    made = _Forward(tuple(inputs), tuple(saved), tuple(kept), tuple(lines), result)
-    parts = [*ast.walk(forward)]
+    computed.append(returned)
+    texts = [source.of(one) for one in computed]
+    parts = [part for one in computed for part in ast.walk(one)]
+    reads = frozenset(one.id for one in parts if isinstance(one, ast.Name))
+    names = [*saved, *(name for name, _ in kept)]
     cuts = (getattr(one, "attr", getattr(one, "id", "")) in _CUTS for one in parts)
-    missing = [name for name in inputs if made.reads(name) and name not in names]
-    return (
-        None
-        if missing or any(cuts) or isinstance(getattr(last, "value", None), ast.Tuple)
-        else made
-    )
-
-
-def _is_docstring(one: ast.stmt) -> bool:
-    return isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant)
+    is_whole = reads & {*inputs} <= {*names} and all(map(str.isidentifier, names))
+    if any("\n" in text for text in texts) or any(cuts) or not is_whole:
+        return None
+    *lines, result = texts
+    return _Forward(tuple(inputs), tuple(saved), tuple(kept), tuple(lines), result, reads)

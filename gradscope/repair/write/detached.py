@@ -75,15 +75,15 @@ def _undecided(culprit: Culprit) -> Iterator[Candidate]:
     if isinstance(whole, ast.Call):
         decided = spelled(source, whole).first if called(whole) in _DECIDES else None
     else:
-        decided = whole.left if number(source, whole.comparators[-1]) else None
+        is_one = len(whole.ops) == 1 and number(source, whole.comparators[0])
+        decided = whole.left if is_one else None
     if decided is None:
         return
     for around in ancestors(source, whole):
-        if isinstance(around, ast.Call) and called(around) not in _FROM_INTEGERS:
+        if isinstance(around, ast.Call) and called(around) in _FROM_INTEGERS:
+            whole = around
+        elif not isinstance(around, ast.Attribute):
             break
-        if not isinstance(around, ast.Call | ast.Attribute):
-            break
-        whole = around if isinstance(around, ast.Call) else whole
     title = f"go on with `{source.of(decided)}`: a decision has no slope"
     yield culprit.written(title, whole, source.of(decided))
 

@@ -223,11 +223,11 @@ def _of_logarithms(culprit: Culprit, uses: Uses) -> Iterator[Edit]:
 def _divided_by(culprit: Culprit, reader: ast.expr) -> ast.BinOp | None:
     """The `p / q` of `log(p / q)`, for a reader q."""
     quotient = culprit.source.parents[reader]
-    is_divisor = isinstance(quotient, ast.BinOp) and isinstance(quotient.op, ast.Div)
-    if not isinstance(quotient, ast.BinOp) or not is_divisor or quotient.right is not reader:
-        return None
-    around = user_of(culprit.source, quotient)
-    return quotient if spelled(culprit.source, around).name == "log" else None
+    match quotient:
+        case ast.BinOp(op=ast.Div(), right=divisor) if divisor is reader:
+            around = user_of(culprit.source, quotient)
+            return quotient if spelled(culprit.source, around).name == "log" else None
+    return None
 
 
 def _divergence(culprit: Culprit, quotient: ast.BinOp, text: str) -> Edit:

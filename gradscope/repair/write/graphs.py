@@ -3,6 +3,7 @@
 import ast
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import product
 
 from gradscope.facts import Call, Location
 from gradscope.facts import requests as ask
@@ -184,12 +185,9 @@ def _is_needed(what: ast.Assign, others: Iterable[ast.stmt]) -> bool:
 
 def retained(culprit: Culprit, request: ask.KeepGraph) -> Ways:
     option = "create_graph" if request.learnt else "retain_graph"
-    for switched in _switched_on(culprit, request.backward, option):
-        if request.detach is None:
-            yield switched
-            continue
-        for way in detached(culprit, request.detach):
-            yield [edit for edits in (way, switched) for edit in edits]
+    beside: Iterable[Edits] = [()] if request.detach is None else detached(culprit, request.detach)
+    for way, switched in product(beside, _switched_on(culprit, request.backward, option)):
+        yield [*way, *switched]
 
 
 def allowing_unused(culprit: Culprit) -> Ways:

@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from gradscope.facts import Edit
 from gradscope.facts import requests as ask
 from gradscope.repair.write.culprit import Culprit
+from gradscope.repair.write.ends import renamed
 from gradscope.repair.write.initial import PARAMETERS
 from gradscope.repair.write.reading import atom
 from gradscope.repair.write.uses import class_of
+from gradscope.source import Source
 from gradscope.source.arguments import spelled
 from gradscope.source.spans import ancestors
 
@@ -20,7 +22,7 @@ def as_logarithm(culprit: Culprit, request: ask.LearnLogarithm) -> Iterator[tupl
     """`self.log_scale = nn.Parameter(x.log())` for `self.scale = nn.Parameter(x)`, and
     `self.log_scale.exp()` where that is read. Nothing where it is written to in other places."""
     source, name = culprit.source, request.name.rpartition(".")[2]
-    made = [one for one in source.nodes.every(ast.Assign) if _named(one.targets[0]) == name]
+    made = _assigned(source, name)
     reads = (*source.nodes.every(ast.Name), *source.nodes.every(ast.Attribute))
     taken = {_named(node) for node in reads}
     if len(made) != 1 or not name.isidentifier() or f"log_{name}" in taken:
@@ -50,7 +52,7 @@ def started_at_one(culprit: Culprit, request: ask.StartAtOne) -> Iterator[tuple[
     """`nn.Parameter(torch.ones(n))` for `nn.Parameter(torch.zeros(n))`, and `init.ones_(x)` for
     `init.zeros_(x)`."""
     source, name = culprit.source, request.name.rpartition(".")[2]
-    made = [one.value for one in source.nodes.every(ast.Assign) if _named(one.targets[0]) == name]
+    made = [one.value for one in _assigned(source, name)]
     filled = [
         call
         for call in source.nodes.every(ast.Call)
@@ -68,8 +70,8 @@ def _ones(culprit: Culprit, value: ast.expr) -> Iterator[Edit]:
         name = (culprit.names.dotted(call.func) or "").rpartition(".")[2]
         filled: list[ast.expr] = []
         if name in ("zeros", "zeros_like", "zeros_"):
-            text = culprit.source.of(call.func).removesuffix(name)
-            yield culprit.replace(call.func, text + name.replace("zeros", "ones"))
+            edit = renamed(culprit, call, name.replace("zeros", "ones"))
+            yield from [edit] if edit is not None else []
         elif name in ("tensor", "as_tensor", "Tensor"):
             filled = call.args[:1]
         elif name in ("full", "full_like", "constant_"):
@@ -77,6 +79,10 @@ def _ones(culprit: Culprit, value: ast.expr) -> Iterator[Edit]:
         for node in (part for one in filled for part in ast.walk(one)):
             if isinstance(node, ast.Constant) and node.value == 0 and node.value is not False:
                 yield culprit.source.edit(*culprit.source.extent(node), "1.0")
+
+
+def _assigned(source: Source, name: str) -> list[ast.Assign]:
+    return [one for one in source.nodes.every(ast.Assign) if _named(one.targets[0]) == name]
 
 
 def _named(node: ast.AST) -> str:

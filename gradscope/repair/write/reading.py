@@ -235,8 +235,7 @@ def atom(text: str) -> str:
 def negative(text: str) -> str:
     """A text with the other sign: of `-x / t` that is `x / t`."""
     node = _parsed(text)
-    is_product = isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult | ast.Div)
-    if text.startswith("-") and (is_product or isinstance(node, ast.UnaryOp)):
+    if text.startswith("-") and (_is_product(node) or isinstance(node, ast.UnaryOp)):
         return text[1:].lstrip()
     return f"-{atom(text)}"
 
@@ -244,8 +243,7 @@ def negative(text: str) -> str:
 def factor(text: str) -> str:
     """A text as a factor of a product."""
     node = _parsed(text)
-    is_product = isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult | ast.Div)
-    return text if is_product or isinstance(node, ast.Constant) else atom(text)
+    return text if _is_product(node) or isinstance(node, ast.Constant) else atom(text)
 
 
 def term(text: str) -> str:
@@ -253,6 +251,10 @@ def term(text: str) -> str:
     node = _parsed(text)
     is_sum = isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub)
     return f"({text})" if is_sum or isinstance(node, ast.UnaryOp) else text
+
+
+def _is_product(node: ast.expr) -> bool:
+    return isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult | ast.Div)
 
 
 def _parsed(text: str) -> ast.expr:

@@ -11,6 +11,7 @@ from gradscope.facts import requests as ask
 from gradscope.repair.write.culprit import Culprit, Ways
 from gradscope.repair.write.splice import after, before, whole_lines
 from gradscope.repair.write.statements import block_of, node_at
+from gradscope.repair.write.training import optimizers
 from gradscope.source import Source, operands
 from gradscope.source.arguments import BINARY, called
 from gradscope.source.hand_updates import Holder, holder_of, in_place_of, is_write, written
@@ -101,9 +102,8 @@ def copied_leaf(culprit: Culprit, request: ask.CopyLeaf) -> Ways:
     optimizer is given it: the copy is no leaf."""
     source, statement = culprit.source, statement_at(culprit.source, culprit.finding.location)
     given = [one.value for one in source.nodes.every(ast.Attribute) if one.attr == "grad"]
-    for call in source.nodes.every(ast.Call):
-        if (culprit.names.dotted(call.func) or "").startswith("torch.optim."):
-            given += [one for one in ast.walk(call) if isinstance(one, Holder)]
+    for call in optimizers(culprit):
+        given += [one for one in ast.walk(call) if isinstance(one, Holder)]
     if request.name not in map(source.of, given):
         yield before(source, statement, f"{request.name} = {request.name}.clone()")
 

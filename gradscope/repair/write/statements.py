@@ -75,6 +75,11 @@ def for_all_readers(culprit: Culprit, name: ast.Name, value: str) -> tuple[Edit,
     return after(source, given.statement, f"{name.id} = {value.format(x=name.id)}")
 
 
+def body_of(function: ast.FunctionDef) -> list[ast.stmt]:
+    """The statements of a function, without its docstring."""
+    return function.body[ast.get_docstring(function) is not None :]
+
+
 def rebound(culprit: Culprit, read: set[str], value: str) -> tuple[Edit, ...]:
     """A line at the top of the function that gives the parameters which the culprit reads a value
     made of theirs, `{x}` in its template."""
@@ -84,7 +89,7 @@ def rebound(culprit: Culprit, read: set[str], value: str) -> tuple[Edit, ...]:
     if not isinstance(where, ast.FunctionDef):
         return ()
     names = [one.arg for one in where.args.args if one.arg in read and one.arg != "self"]
-    first = where.body[ast.get_docstring(where) is not None :][:1]
+    first = body_of(where)[:1]
     if not names or not first:
         return ()
     values = ", ".join(value.format(x=name) for name in names)
