@@ -15,12 +15,12 @@ from gradscope.record.finite import all_finite, is_number, item
 from gradscope.record.limit import Limit, Steps
 from gradscope.record.optimizers import LetsPass
 from gradscope.record.passes import Passed
+from gradscope.record.schedule import between_looks
 from gradscope.record.sites import user_site
 from gradscope.record.sizes.clearing import Versions, changed_since, versions_of
 from gradscope.record.sizes.gradients import LEAP, Sizes
 from gradscope.record.tracing import computes_values, is_jit_tracing, is_observed, unobserved
 
-_MOST = 15  # updates, or passes without an optimizer: parameters are looked at each 16 steps
 _SECONDS = 0.25  # so long nobody shows progress, or takes a snapshot
 _sequence_nr = torch._C._autograd._get_sequence_nr
 
@@ -73,10 +73,11 @@ class Coasting(LetsPass):
         pass has reached, are asked for where no optimizer tells what becomes of them: of passes
         whose graph is as large as that."""
         inspection, loss = self._sizes.inspection, self._sizes.loss
+        most = between_looks(len(ran)) - 1
         passes = min(passes, _SECONDS / max(ran.seconds_of_last, 1e-6))
         if leaves is not None:
-            passes = min(passes, _MOST)
-        self.passes, self._left = int(passes), int(min(updates, _MOST))
+            passes = min(passes, most)
+        self.passes, self._left = int(passes), int(min(updates, most))
         if self.passes <= 0 or self._left <= 0 or loss is None:
             self.passes = 0
             return

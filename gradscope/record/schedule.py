@@ -14,3 +14,9 @@ def next_chosen(number: int) -> int:
 def before_chosen(number: int) -> int:
     """How many come between it and that one."""
     return next_chosen(number) - number - 1
+
+
+def between_looks(step: int) -> int:
+    """The steps from one look at the parameters to the next: what is NaN there stays so, and a
+    look that comes later by a 64th of the run is early enough."""
+    return min(max(16, step // 64), 256)

@@ -15,9 +15,9 @@ from gradscope.record.finite import all_finite
 from gradscope.record.held import any_alive
 from gradscope.record.optimizers import Work, parameters_of
 from gradscope.record.passes import BackwardPass
+from gradscope.record.schedule import between_looks
 from gradscope.record.sizes.gradients import Sizes
 
-_EVERY = 16  # steps from one look at the parameters to the next
 _LONGEST = 8  # passes of one update in full: of many, as LBFGS asks for, the later ones are alike
 
 
@@ -135,7 +135,7 @@ class Watching:
         if self.depth.is_full:
             if self.depth.full_from is not None and step >= self.depth.full_from:
                 return
-        elif step < self._clean.get(key, 0) + _EVERY - 1:
+        elif step < self._clean.get(key, 0) + between_looks(step) - 1:
             return
         found = list(held())
         if not all_finite(found):

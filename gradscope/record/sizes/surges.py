@@ -7,9 +7,10 @@ import torch
 from gradscope.record.finite import item
 from gradscope.record.sizes.leaves import Watched
 
+_norm = torch.linalg.vector_norm
 _SURGE = 1e4  # times the largest so far: batches differ by a hundred at most
 _FEWEST = 2  # steps before, that are told by
-_SAMPLED = 2**12  # elements: their product with themselves costs a microsecond
+_SAMPLED = 2**12  # elements: their norm costs a microsecond
 
 
 class Surges:
@@ -38,13 +39,11 @@ class Surges:
             grad = leaf.grad if leaf is not None else None
             if grad is None:
                 return None
-        plain = grad.detach() if grad.requires_grad else grad
-        flat = plain if plain.dim() == 1 else plain.reshape(-1)
-        square = torch.dot(flat, flat)
+        norm = _norm(grad.detach() if grad.requires_grad else grad)
         if not grad.is_cpu:
-            self._waiting = step, square
+            self._waiting = step, norm
             return None
-        return leaf if self._note(step, square) < math.inf else None
+        return leaf if self._note(step, norm) < math.inf else None
 
     def _choose(self) -> torch.Tensor | None:
         self._sampled, self._largest, self._known = None, 0.0, 0
@@ -58,12 +57,12 @@ class Surges:
     def settle(self) -> None:
         """Read what was sampled last."""
         if self._waiting is not None:
-            (step, square), self._waiting = self._waiting, None
-            self._note(step, square)
+            (step, norm), self._waiting = self._waiting, None
+            self._note(step, norm)
 
-    def _note(self, step: int, square: torch.Tensor) -> float:
+    def _note(self, step: int, norm: torch.Tensor) -> float:
         """The size of that gradient."""
-        size = math.sqrt(max(item(square), 0.0))
+        size: float = item(norm)
         if self._known >= _FEWEST and 0.0 < _SURGE * self._largest < size < math.inf:
             self.first = step
         self._largest, self._known = max(self._largest, size), self._known + 1
