@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 import torch
-from corpus import diagnosed_text, loud, patched
+from corpus import diagnosed_text, findings, loud, patched
 
 from gradscope.facts import Severity
 
@@ -333,3 +333,18 @@ def test_a_gradient_that_leaps_with_the_loss_is_no_finding(tmp_path):
     report = diagnosed_text(trained(body, MLP), tmp_path)
 
     assert (report.trace.surged, report.findings) == (7, ())
+
+
+def test_a_matrix_product_is_no_multiple_of_the_gradient_that_comes_in():
+    """Of 32 samples of 32 features the two have one shape."""
+    program = f"""{HEAD}x, y = torch.randn(32, 6) * 60, torch.randn(32) * 100
+net = nn.Sequential(nn.Linear(6, 32), nn.SiLU(), nn.Linear(32, 1))
+opt = torch.optim.SGD(net.parameters(), lr=1e-38)
+for step in range(4):
+    p = net(x).squeeze(-1)
+    opt.zero_grad()
+    (p.sign() * (p.abs().exp() - 1) - y).square().mean().backward()
+    opt.step()
+"""
+
+    assert "addmm" not in {found.op for found in findings(program) if found.rule == "GS406"}

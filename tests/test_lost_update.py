@@ -483,3 +483,40 @@ def test_an_update_that_a_name_alone_gets(tmp_path):
 )
 def test_an_update_that_arrives_or_is_looked_at_is_none_lost(right, tmp_path):
     assert not diagnosed_text(right, tmp_path).findings
+
+
+LARGE = """\
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+net = nn.Linear(8, 1)
+opt = torch.optim.{optimizer}(net.parameters(), lr=1e-2)
+x, y = torch.randn(32, 8), torch.randn(32, 1)
+for step in range(12):
+    opt.zero_grad()
+    {loss}.backward()
+    {clip}
+    opt.step()
+"""
+SCALED = "(net(x * 1e11) - y).square().mean()"
+GROWN = "((net(x) * 25).abs().exp() - y).square().mean()"
+
+
+@pytest.mark.parametrize(
+    ("filled", "reason", "told"),
+    [
+        (("Adam", SCALED, "pass"), "overflown", "net(x * 1e11)"),
+        (("Adam", GROWN, "pass"), "overflown", ".exp()"),
+        (("SGD", SCALED, "nn.utils.clip_grad_norm_(net.parameters(), 1.0)"), "norm-overflown", "x"),
+    ],
+    ids=["squares", "squares of what grew", "norm"],
+)
+def test_a_step_that_is_divided_by_inf_moves_nothing(filled, reason, told, tmp_path):
+    program = LARGE.format(**dict(zip(("optimizer", "loss", "clip"), filled, strict=True)))
+
+    (found,) = diagnosed_text(program, tmp_path).findings
+
+    assert (found.rule, found.evidence["reason"]) == ("GS407", reason)
+    at = found.location
+    assert told in program.splitlines()[at.line - 1][at.col : at.end_col]

@@ -74,6 +74,22 @@ class Skipping:
 
 
 @dataclass(frozen=True, slots=True)
+class Overflow:
+    """What an optimizer keeps of finite gradients was inf after the pass `step`: `key` of `leaf`,
+    and so of `parameters` in all. `largest` is the largest element of the gradient of `leaf`, and
+    `dtype` that of what is kept. Or the norm that gradients were divided by, which clips them at
+    `clipped_at`."""
+
+    step: int
+    parameters: int
+    dtype: str
+    key: str = ""
+    leaf: str = ""
+    largest: float = 0.0
+    clipped_at: Location | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Flat:
     """The op that, in the pass `step`, passed on the smallest part of its gradient, next to what it
     passed on `before`: `slope` is the norm that went out of it over the one that came in. `uses`
@@ -163,7 +179,8 @@ class Usage:
     gradient, and `still` says that none of them has changed. `movements` are of optimizers of
     torch's alone, which round each step as it is, and of clipped steps or half precision. `norms`
     are the L2 norms of all gradients at updates from the first to the last, ever fewer of them, by
-    the pass before; `flat` is known where they fade. `blind_to_scale` is as of an `Update`.
+    the pass before; `flat` is known where they fade. `blind_to_scale` is as of an `Update`;
+    `overflow` is known of optimizers of torch's.
     """
 
     optimizer: str
@@ -197,3 +214,4 @@ class Usage:
     norms: tuple[tuple[int, float], ...] = ()
     flat: Flat | None = None
     blind_to_scale: bool = False
+    overflow: Overflow | None = None

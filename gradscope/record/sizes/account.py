@@ -7,6 +7,7 @@ import weakref
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from operator import itemgetter
 from statistics import median
 from typing import Any
 
@@ -14,9 +15,9 @@ import torch
 from torch.nn.parallel import DistributedDataParallel
 
 from gradscope.dataclass import dataclass
-from gradscope.facts import Flat, Movement, Rates, Schedule, Skipping, Usage
+from gradscope.facts import Flat, Movement, Overflow, Rates, Schedule, Skipping, Usage
 from gradscope.ops.traits import Trait, has
-from gradscope.record.finite import dtype_of
+from gradscope.record.finite import all_finite, dtype_of
 from gradscope.record.names import Names
 from gradscope.record.optimizers import held_by, is_blind_to_scale, parameters_of
 from gradscope.record.schedule import before_chosen
@@ -174,6 +175,33 @@ def end_movement(
     return replace(found, moved=moved, bound=clip.bound, total=total, clipped_at=place)
 
 
+def overflow_in(optimizer: Any, step: int, names: Mapping[int, str]) -> Overflow | None:
+    """What it keeps of a finite gradient that is inf now."""
+    found = [
+        (one, key, float(one.grad.abs().max()))
+        for one in parameters_of(optimizer)
+        if one.grad is not None and one.numel() and all_finite((one.grad,))
+        for key, kept in optimizer.state.get(one, {}).items()
+        if isinstance(kept, torch.Tensor) and kept.dim() and not all_finite((kept,))
+    ]
+    if not found:
+        return None
+    worst, key, largest = max(found, key=itemgetter(2))
+    dtype = dtype_of(optimizer.state[worst][key])
+    leaf = names.get(id(worst), "a parameter")
+    return Overflow(step, len({id(one) for one, *_ in found}), dtype, key, leaf, largest)
+
+
+def overflow_of(clips: Sequence[Clip], optimizer: Any, step: int) -> Overflow | None:
+    """The same of the norm that one of them divides by: of a gradient that is bad itself, NaN is
+    left."""
+    clip = next((one for one in clips if one.total is not None and one.total.isinf()), None)
+    held = [one for one in parameters_of(optimizer) if one.grad is not None]
+    if clip is None or clip.total is None or not all_finite(one.grad for one in held):
+        return None
+    return Overflow(step, len(held), dtype_of(clip.total), clipped_at=place_of(clip.site))
+
+
 def _moved(part: _Part) -> float:
     """How far it went at right angles to its own values, relative to their length."""
     values = part.values.float()
@@ -227,6 +255,7 @@ class Account:
         self.schedule: Schedule | None = None
         self.skipping: Skipping | None = None
         self.movements: list[Movement] = []
+        self.overflow: Overflow | None = None
         self.fading = Fading()
         self.before: Before | None = None
         self._probe: torch.Tensor | None = None  # one of what it holds, that gets a gradient
@@ -390,6 +419,7 @@ class Account:
             norms=tuple(self.fading.norms),
             flat=self.fading.flat,
             blind_to_scale=self.is_blind,
+            overflow=self.overflow,
         )
 
 

@@ -24,7 +24,14 @@ from gradscope.record.passes import BackwardPass, Measure, Passed
 from gradscope.record.schedule import is_chosen
 from gradscope.record.schema import OpInfo
 from gradscope.record.sites import Site
-from gradscope.record.sizes.account import SAMPLE, Account, begin_movement, end_movement
+from gradscope.record.sizes.account import (
+    SAMPLE,
+    Account,
+    begin_movement,
+    end_movement,
+    overflow_in,
+    overflow_of,
+)
 from gradscope.record.sizes.clipping import Clip
 from gradscope.record.sizes.crossings import Crossing
 from gradscope.record.sizes.leaves import Leaves, Watched, has_memory
@@ -193,6 +200,11 @@ class Usages:
             self.on_early_clip(clip, work.site)
         rate, clips = rate_of(work.optimizer), [clip for _, clip in account.clips]
         account.note_update(step - 1, work.site, rate)
+        if is_chosen(account.updates) and account.is_stock and account.overflow is None:
+            with shielded(self._context):
+                account.overflow = overflow_of(clips, work.optimizer, step - 1) or overflow_in(
+                    work.optimizer, step - 1, self._leaves.names
+                )
         if account.before is not None:
             before, account.before = account.before, None
             with shielded(self._context):

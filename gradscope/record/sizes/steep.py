@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import torch
@@ -60,7 +61,7 @@ def steepest(
     source = plain(given[0]) if len(given) == 1 else None
     if gradient is None or source is None or gradient.numel() > _ELEMENTS:
         return None
-    elementwise = gradient.shape == source.shape
+    elementwise = gradient.shape == source.shape and _is_pointwise(node_stem(node.name()).lower())
     slopes = _slopes(gradient, source if elementwise else None, source.abs().max())
     found = _standing_out(slopes)
     if found is None:
@@ -81,6 +82,15 @@ def steepest(
         largest=max(sizes, default=0.0),
         factor=factor,
     )
+
+
+@cache
+def _is_pointwise(name: str) -> bool:
+    """Whether torch says so of the op: a gradient of a matrix product has the shape of what came in
+    where there are as many rows as columns, and is no multiple of it."""
+    packet = getattr(torch.ops.aten, name, None)
+    overloads = packet.overloads() if packet is not None else ()
+    return any(torch.Tag.pointwise in getattr(packet, one).tags for one in overloads)
 
 
 def _slopes(

@@ -266,7 +266,11 @@ def _is_for_others(absence: Absence, magnitudes: Magnitudes) -> bool:
 def _cleared(magnitudes: Magnitudes) -> Iterator[list[Update]]:
     """The updates in one place of the source that never got a gradient, though backward had made
     them, for each such place."""
+    # Clipped to nothing, as GS407 tells.
+    clipped = {one.steps_at for one in magnitudes.usages if one.overflow is not None}
     for updates in by_place(one for one in magnitudes.updates if one.cleared is not None):
+        if updates[0].location in clipped:
+            continue
         if len(updates) >= FEWEST_CLEARED and all(update.cleared for update in updates):
             yield updates
 

@@ -1,5 +1,6 @@
 """Gradients that no step uses, and steps that change nothing."""
 
+import math
 from collections.abc import Iterator
 
 from gradscope.facts import (
@@ -15,8 +16,10 @@ from gradscope.facts import (
     Trace,
     Trouble,
     plural,
+    text_of,
 )
 from gradscope.facts import requests as ask
+from gradscope.ops.dtypes import FINFO
 from gradscope.rules.cutoffs import FEWEST
 from gradscope.rules.reading import measurements
 from gradscope.rules.reading.growths import clip_bound
@@ -32,7 +35,8 @@ class LostUpdate(Rule):
     Finds gradients that never move a parameter: no step uses them, the optimizer holds other
     parameters, gradients are cleared before a step, the learning rate is 0 or a schedule has
     brought it there, or multiplies it by itself, a clipping bound cuts the gradients down to
-    almost nothing, half precision rounds the step away, an update by hand goes to a name and to no
+    almost nothing, half precision rounds the step away, gradients are so large that what a step is
+    divided by becomes inf, an update by hand goes to a name and to no
     parameter. Also gradients that several steps use, since they are cleared too seldom.
     Parameters that get a gradient beside those that an optimizer holds, and that none holds, are
     noted.
@@ -107,7 +111,7 @@ class LostUpdate(Rule):
             step=_step(lost),
             op="step",
             location=place,
-            label=text.label,
+            label=_label(lost) or text.label,
             related=tuple(Related("use", at, what) for at, what in others if at != place),
             evidence={
                 "reason": lost.how.name.lower().replace("_", "-"),
@@ -119,6 +123,13 @@ class LostUpdate(Rule):
             symptoms=_symptoms(lost),
             fixes=_fixes(lost),
         )
+
+
+def _label(lost: Lost) -> str:
+    if lost.leap is None:
+        return ""
+    times = text_of(lost.leap.steep.slope, 3)
+    return f"`{phrases.spelled(lost.leap.call.op)}` multiplies the gradient by {times}"
 
 
 def _step(lost: Lost) -> int:
@@ -164,6 +175,13 @@ def _places(lost: Lost) -> tuple[Location | None, tuple[tuple[Location, str], ..
             place, others = usage.movements[-1].clipped_at, (made, steps)
         case Loss.ROUNDED:
             place = usage.steps_at
+        case Loss.OVERFLOWN | Loss.NORM_OVERFLOWN:
+            assert usage.overflow is not None
+            clipped_at = usage.overflow.clipped_at
+            place, others = clipped_at or usage.steps_at, (made,)
+            if lost.leap is not None:
+                place = lost.leap.call.location
+                others = (made, steps, (clipped_at, "clipped here to nothing"))
         case Loss.THROWN_AWAY:
             place, others = usage.clears_at or usage.steps_at, (steps, backward)
         case Loss.USED_AGAIN:
@@ -179,6 +197,9 @@ def _symptoms(lost: Lost) -> tuple[Symptom, ...]:
         last = usage.movements[-1]
         still = last.still, last.pulled
         return (Symptom(Trouble.UNCHANGED, Subject.PARAMETER, last.step, last.leaf, *still),)
+    if usage.overflow is not None and lost.how in (Loss.OVERFLOWN, Loss.NORM_OVERFLOWN):
+        worst = usage.overflow.step, usage.overflow.leaf or usage.held[0]
+        return (Symptom(Trouble.UNCHANGED, Subject.PARAMETER, *worst, lost.passes, lost.of),)
     if lost.how in _MOVING:
         return ()
     return tuple(
@@ -220,6 +241,14 @@ def _fixes(lost: Lost) -> Iterator[Asked]:
         yield ask.ClipNorm(clip_bound(tuple(one.total for one in usage.movements)))
     elif lost.how is Loss.ROUNDED:
         yield ask.WiderWeights(usage.movements[-1].dtype)
+    elif usage.overflow is not None and lost.how in (Loss.OVERFLOWN, Loss.NORM_OVERFLOWN):
+        if usage.overflow.dtype == "float16":
+            yield ask.WiderWeights(usage.overflow.dtype)
+            yield ask.ClipNorm()
+        # In float32 the norm that clipping divides by overflows as well.
+        most = text_of(math.sqrt(FINFO[usage.overflow.dtype].max), 2)
+        title = f"scale what the loss is computed from until no gradient is beyond {most}"
+        yield Fix("data", title, "unsafe")
     elif skipping is not None and skipping.last < skipping.first:
         title = "find the op that makes inf or NaN: run without the scaler"
         yield Fix("loss-scaling", title, code="GradScaler(device, enabled=False)")

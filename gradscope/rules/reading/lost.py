@@ -8,7 +8,7 @@ from enum import Enum, auto
 from itertools import pairwise
 
 from gradscope.dataclass import dataclass
-from gradscope.facts import Leaf, Location, Magnitudes, NoGradient, Step, Trace, Usage
+from gradscope.facts import Leaf, Leap, Location, Magnitudes, NoGradient, Step, Trace, Usage
 from gradscope.facts import requests as ask
 from gradscope.rules import cutoffs
 from gradscope.rules.reading.missing import NOT_HELD
@@ -29,6 +29,8 @@ class Loss(Enum):
     SQUARED = auto()  # the rate is multiplied by itself
     OVERCLIPPED = auto()  # cut down until the steps move nothing
     ROUNDED = auto()
+    OVERFLOWN = auto()  # what the optimizer divides by has become inf
+    NORM_OVERFLOWN = auto()  # what clipping divides by is
     THROWN_AWAY = auto()  # all passes of an update but the last ones
     USED_AGAIN = auto()  # by all updates until the gradients are cleared
     LEFT_OVER = auto()  # the last passes of an epoch
@@ -45,6 +47,7 @@ class Lost:
     of: int
     backward: Location | None = None
     others: tuple[str, ...] = ()  # the parameters that get a gradient, and no optimizer holds
+    leap: Leap | None = None  # the op that made the gradients so large
 
 
 def losses(trace: Trace, magnitudes: Magnitudes) -> Iterator[Lost]:
@@ -59,6 +62,7 @@ def losses(trace: Trace, magnitudes: Magnitudes) -> Iterator[Lost]:
             or _squared(usage)
             or _overclipped(usage, magnitudes)
             or _rounded(usage)
+            or _overflown(usage, magnitudes)
             or _thrown_away(usage, trace.steps, magnitudes.usages)
             or _used_again(usage)
             or _left_over(usage, trace.steps)
@@ -235,6 +239,21 @@ def _rounded(usage: Usage) -> Lost | None:
     if usage.rates.last >= usage.rates.peak and moved[-1].lr > cutoffs.STILL_RISING * moved[0].lr:
         return None
     return Lost(Loss.ROUNDED, usage, moved[-1].still, moved[-1].pulled)
+
+
+def _overflown(usage: Usage, magnitudes: Magnitudes) -> Lost | None:
+    overflow = usage.overflow
+    if overflow is None:
+        return None
+    leaps = [
+        one
+        for one in magnitudes.leaps
+        if one.step <= overflow.step and one.stretch and one.steep.slope >= cutoffs.HUGE
+    ]
+    # A product is as large as its factors; what grows faster than its operand made them.
+    leap = max(leaps, key=lambda one: one.stretch or 0.0, default=None)
+    how = Loss.NORM_OVERFLOWN if overflow.clipped_at is not None else Loss.OVERFLOWN
+    return Lost(how, usage, overflow.parameters, len(usage.held), leap=leap)
 
 
 def _thrown_away(usage: Usage, steps: Sequence[Step], usages: Sequence[Usage]) -> Lost | None:

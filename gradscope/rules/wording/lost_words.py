@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from gradscope.facts import Skipping, Usage, number, plural
+from gradscope.ops.dtypes import FINFO
 from gradscope.rules.reading.lost import Loss, Lost
 from gradscope.rules.wording import phrases
 
@@ -79,6 +80,21 @@ _WORDS = {
         " rounded to nothing, each time: steps do not add up.",
         "changes {moved} of {of} elements",
     ),
+    Loss.OVERFLOWN: Words(
+        "`{optimizer}` no longer moves {held_by}: its `{key}` has become inf",
+        "The optimizer keeps a running average of squared gradients and divides each step by its"
+        " square root. The gradient of `{worst}` is finite, but its largest element is {largest},"
+        " and the square of that is beyond {limit}, the largest {kept_as} number. An average that"
+        " is inf stays so, and the steps of these elements are 0 from then on.",
+        "the square of the gradient overflows",
+    ),
+    Loss.NORM_OVERFLOWN: Words(
+        "`{optimizer}` takes a step of length 0: the norm that its gradients are clipped by is inf",
+        "Each gradient is finite, but their squares add up to more than {limit}, the largest"
+        " {kept_as} number: the total norm is inf. Clipping multiplies each gradient by its bound"
+        " over this norm, which is 0, and the step moves nothing.",
+        "multiplies each gradient by 0",
+    ),
     Loss.THROWN_AWAY: Words(
         "the gradients of {passes} of each {of} passes are thrown away",
         "`{optimizer}` steps after {of} backward passes, as if their gradients had been added up,"
@@ -113,6 +129,7 @@ def words(lost: Lost) -> Words:
     usage, rates = lost.usage, lost.usage.rates
     schedule, skipping = usage.schedule, usage.skipping
     movement = usage.movements[-1] if usage.movements else None
+    overflow = usage.overflow
     counts = lost.how in (Loss.NEVER_STEPS, Loss.LEFT_OVER)
     given = {
         "optimizer": usage.optimizer,
@@ -141,6 +158,12 @@ def words(lost: Lost) -> Words:
         "leaf": movement.leaf if movement else "",
         "digits": _DIGITS.get(movement.dtype, 0) if movement else 0,
         "spacing": number(_spacing(movement.scale, movement.dtype), 2) if movement else "",
+        "held_by": plural(lost.passes, "parameter"),
+        "key": overflow.key if overflow else "",
+        "worst": overflow.leaf if overflow else "",
+        "largest": number(overflow.largest, 3) if overflow else "",
+        "kept_as": overflow.dtype if overflow else "",
+        "limit": number(FINFO[overflow.dtype].max, 3) if overflow else "",
         "fate": "cleared with the next epoch" if usage.discards else "added to the next epoch's",
     }
     return Words(*(template.format_map(given) for template in _WORDS[lost.how]))
