@@ -22,6 +22,7 @@ from gradscope.record.sizes.crossings import Crossings
 from gradscope.record.sizes.flow import Flow
 from gradscope.record.sizes.leaves import Succession
 from gradscope.record.sizes.reasons import explained, straightened, why_missing, why_zero
+from gradscope.record.sizes.terms import sums_in
 
 _MISSED = 3  # updates that an optimizer made with a parameter which the program has replaced
 _REMADE = 3  # passes at which a parameter was made anew; fewer may be a change of the model
@@ -63,11 +64,15 @@ class Absences:
         cuts = 0
         for _, upstream in map(flow.of, roots):
             cuts |= upstream
-        held = self.names.parameters
+        held, sums = self.names.parameters, sums_in(roots)
         for one in flow.constants_in(cuts):
             reason, call, location, _ = explained(one.cut)
             is_drawn = reason is NoGradient.SAMPLED and guard_of(one.cut.note.user) is None
-            if not is_drawn and reason not in _BESIDE:
+            if (
+                one.sum not in sums
+                if one.sum is not None
+                else reason not in _BESIDE and not is_drawn
+            ):
                 continue
             through = one.through if one.likely else 0
             others = (key for key, leaf in held.items() if flow.bit_of(leaf) & through)

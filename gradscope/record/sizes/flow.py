@@ -27,6 +27,7 @@ from gradscope.record.sizes.cuts import NUMBERS, Cut, cut_by, is_whole
 from gradscope.record.sizes.graphless import Constant, Constants, passed_over
 from gradscope.record.sizes.readouts import EarlyReads, Readouts
 from gradscope.record.sizes.selections import Selection, selection_of
+from gradscope.record.sizes.terms import Terms, is_number
 from gradscope.record.tracing import computes_values
 
 _current_node = torch._C._current_autograd_node
@@ -61,6 +62,7 @@ class Flow:
         self._used = 0  # the leaves that were read otherwise than idly
         self._idle = 0  # the cuts of leaves that were read idly and of nothing else
         self._constants = Constants()
+        self._terms = Terms()
         self._weights: set[int] = set()  # memories of parameters with rows
         self.differentiated = 0  # the leaves upstream of what the program differentiates
         self.handed_out = 0  # the leaves that it does so by
@@ -130,7 +132,9 @@ class Flow:
             if over and torch.is_grad_enabled():
                 self._add_cut(NoGradient.STRAIGHT_THROUGH, info, site, over)
                 cuts |= self._follow_constant(site, self.cuts[-1])
-            cuts |= self._add_cut(reason, info, site, live, idle)
+            of_term = any(is_number(one) and one.requires_grad for one in flatten(args))
+            cuts |= self._add_cut(reason, info, site, live, idle, of_term=of_term)
+            self._terms.note_number(out, self.cuts[-1])
             drawn = storage_key(out) if isinstance(out, torch.Tensor) else None
             if reason is NoGradient.NO_GRAD and site[1] and drawn not in read:  # nor a view
                 cuts |= self._follow_constant(site, self.cuts[-1], drawn=drawn)
@@ -146,8 +150,11 @@ class Flow:
             cuts |= self._add_cut(NoGradient.SAMPLED, info, site, live)
             cuts |= self._follow_constant(site, self.cuts[-1], drawn=storage_key(out))
             live = 0
-        elif live and has(info.name, Trait.ADDS) and _is_number(out):
-            cuts |= self._constant_terms(args)
+        elif live and made and has(info.name, Trait.ADDS) and is_number(out):
+            for term, lost in self._terms.without_graph(args, self._cuts_before_term):
+                bit = self._add_cut(term.reason, OpInfo(""), (term.note.user, term.note.inner), 0)
+                self._constants.add(bit, Constant(term, lost, sum=made - 1))
+                cuts |= bit
         self._pass_on(info, args, out, (live, cuts), read)
 
     def bit_of(self, leaf: torch.Tensor) -> int:
@@ -223,15 +230,8 @@ class Flow:
         self._constants.add(bit, Constant(cut, cut.lost, frozenset(by), drawn))
         return bit
 
-    def _constant_terms(self, terms: Iterable[Any]) -> int:
-        """The bits of those that are added to a loss and say how often a comparison holds."""
-        found = 0
-        for term in filter(_is_number, terms):
-            before = 0 if term.requires_grad else self.of(term)[1]
-            compared = [one for one in self.cuts_in(before) if one.reason is NoGradient.INTEGER]
-            for cut in compared[-1:]:
-                found |= self._follow_constant((cut.note.user, cut.note.inner), cut)
-        return found
+    def _cuts_before_term(self, term: torch.Tensor) -> list[Cut]:
+        return list(self.cuts_in(self.of(term)[1]))
 
     def _learnt(self, tensors: Sequence[Any]) -> Iterator[int]:
         """The memories of those that are parameters, or made of such."""
@@ -313,12 +313,19 @@ class Flow:
         return last is not None and (last.user, last.inner) == (site or note_site(sys._getframe(3)))
 
     def _add_cut(
-        self, reason: NoGradient, info: OpInfo, site: tuple[Site, Site], lost: int, idle: int = 0
+        self,
+        reason: NoGradient,
+        info: OpInfo,
+        site: tuple[Site, Site],
+        lost: int,
+        idle: int = 0,
+        *,
+        of_term: bool = False,
     ) -> int:
         """Its bit."""
         inside = reason in (NoGradient.FUNCTION, NoGradient.CHECKPOINT)
         custom = self._context.function if inside else None
-        self.cuts.append(Cut(reason, Note(info, *site, None, custom), lost, idle))
+        self.cuts.append(Cut(reason, Note(info, *site, None, custom), lost, idle, of_term))
         if lost == idle:
             self._idle |= 1 << (len(self.cuts) - 1)
         return 1 << (len(self.cuts) - 1)
@@ -344,10 +351,6 @@ class Flow:
                 self._state[key] = state
                 if state[0]:
                     self._made[key] = self._trail[-1][1]
-
-
-def _is_number(one: Any) -> bool:
-    return isinstance(one, torch.Tensor) and not one.dim() and one.is_floating_point()
 
 
 def _is_given_values(out: Any) -> bool:

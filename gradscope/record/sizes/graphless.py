@@ -26,10 +26,11 @@ class Constant(NamedTuple):
 
     cut: Cut
     lost: int
-    asked: frozenset[int]
+    asked: frozenset[int] = frozenset()
     drawn: int | None = None  # the memory of a sample
     likely: bool = False
     through: int = 0
+    sum: int | None = None
 
 
 class Constants:
@@ -50,7 +51,7 @@ class Constants:
 
     def found_in(self, bits: int) -> Iterator[Constant]:
         """A sample whose likelihood was asked for needs no other gradient, unless others have
-        computed with it."""
+        computed with it. `sum` is the number of the node that adds it to others as it is."""
         found = (one for bit, one in self._found.items() if bits & bit)
         return (one for one in found if one.through or not one.likely)
 

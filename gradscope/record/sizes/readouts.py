@@ -55,7 +55,7 @@ class Readouts:
         with unobserved():
             numbers = values.reshape(-1).tolist()
         for number in numbers:
-            if _tells(number):
+            if tells(number):
                 live |= self._live.get((1, _rounded(number)), 0)
         return live
 
@@ -70,10 +70,10 @@ def _key(out: Any) -> tuple[int, float] | None:
     with unobserved():
         # In one order, and rounded, for strides that a new tensor does not have.
         total = sum_as(values, torch.float64)
-    return (values.numel(), _rounded(total)) if _tells(total) else None
+    return (values.numel(), _rounded(total)) if tells(total) else None
 
 
-def _tells(number: float) -> bool:
+def tells(number: float) -> bool:
     """Whether two that are equal are so for a reason: rewards are 1, as sums of chances are."""
     return math.isfinite(number) and not (math.frexp(number)[0] * _ROUND).is_integer()
 

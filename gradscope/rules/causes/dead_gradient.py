@@ -83,6 +83,8 @@ class DeadGradient(Rule):
         for one in magnitudes.constants:
             if one.through and not _is_for_others(one, magnitudes):
                 continue
+            if not (one.through or _is_for_it(one, magnitudes)):
+                continue
             absence = missing.get(one.leaf)
             if absence is None or absence.location != one.location:
                 constants[one.location].append(one)
@@ -136,10 +138,11 @@ class DeadGradient(Rule):
         )
 
     def _about_constant(self, group: Sequence[Absence], magnitudes: Magnitudes) -> Finding:
-        """A gradient that a loss uses as a number, or how often a comparison holds, beside what
-        trains the same parameters."""
+        """A gradient that a loss uses as a number, how often a comparison holds, or a term that was
+        cut off its graph, beside what trains the same parameters."""
         first, names = group[0], [one.leaf for one in group]
-        is_count = first.reason is NoGradient.INTEGER  # which may be there to be printed
+        # Which may be there to be printed.
+        may_be_told = first.reason in (NoGradient.INTEGER, NoGradient.NO_GRAD)
         train = "does not train a parameter" if len(group) == 1 else "trains none of the"
         which = "" if len(group) == 1 else f" {len(group)} parameters"
         words = WORDS[first.reason]
@@ -147,7 +150,7 @@ class DeadGradient(Rule):
             f"a part of the loss {train}{which} that it depends on: {phrases.listed(names)}",
             f"{words.why} The rest of the loss alone trains these parameters.",
             first.call,
-            severity=Severity.WARNING if is_count else Severity.ERROR,
+            severity=Severity.WARNING if may_be_told else Severity.ERROR,
             phase=Phase.FORWARD,
             step=first.step,
             location=first.location,
@@ -248,6 +251,15 @@ def _groups(
             is_missing = absence.missing and absence.reason is not NoGradient.PIECEWISE_LINEAR
             groups[is_missing, absence.reason, place, absence.packaged].append(absence)
     return list(groups.values())
+
+
+def _is_for_it(absence: Absence, magnitudes: Magnitudes) -> bool:
+    """Whether an optimizer that holds the leaf steps after that pass: a generator's loss may tell
+    the critic's score of real data as well."""
+    usages = magnitudes.usages
+    return not usages or any(
+        absence.leaf in one.held and absence.step in (*one.used, *one.after) for one in usages
+    )
 
 
 def _is_for_others(absence: Absence, magnitudes: Magnitudes) -> bool:
