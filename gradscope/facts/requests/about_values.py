@@ -62,9 +62,9 @@ class StartAtOne(Request):
 
 
 class FiniteStart(Request):
-    """A large finite number for the inf that the call at `written` puts into a parameter."""
+    """A large finite number for the inf that the calls at `written` put into a parameter."""
 
-    written: Location
+    written: tuple[Location, ...]
 
 
 class MatchShapes(Request):

@@ -163,9 +163,9 @@ def _left_out(culprit: Culprit, fill: Spelled) -> Iterator[Candidate]:
 
 
 def started(culprit: Culprit, request: ask.FiniteStart) -> Iterator[tuple[Edit, ...]]:
-    """The inf constants of the statement that writes them into a parameter."""
-    statement = statement_at(culprit.source, request.written)
-    parts = ast.walk(statement) if statement is not None else ()
+    """The inf constants of the statements that write them into a parameter."""
+    found = {statement_at(culprit.source, one) for one in request.written} - {None}
+    parts = [part for one in found if one is not None for part in ast.walk(one)]
     edits = tuple(_finite(culprit, (one for one in parts if isinstance(one, ast.expr))))
     if edits:
         yield edits

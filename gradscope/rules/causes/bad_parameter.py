@@ -49,7 +49,8 @@ class BadParameter(Rule):
         reader = evidence.reader(root)
         when = "before the first step" if event.step == 0 else f"before step {event.step} read it"
         check = "assert all(v.isfinite().all() for v in state.values() if v.is_floating_point())"
-        at = _written_at(event, trace)
+        written = _written_at(event, trace)
+        at = written[0] if written else None
         came = "the values came from a checkpoint, an initialisation or a write outside of training"
         fixes: tuple[Fix, ...] = (
             Fix("data", f"load a checkpoint in which the {holder} is finite", "unsafe", check),
@@ -58,7 +59,7 @@ class BadParameter(Rule):
         if at is not None:
             came = f"the program writes {what} into it (line {at.line})"
             title = f"start the {holder} with finite numbers"
-            fixes = (Fix("init", title, "unsafe", "-1e4", request=ask.FiniteStart(at)),)
+            fixes = (Fix("init", title, "unsafe", "-1e4", request=ask.FiniteStart(written)),)
         return self.finding(
             root,
             trace,
@@ -72,14 +73,13 @@ class BadParameter(Rule):
         )
 
 
-def _written_at(event: Event, trace: Trace) -> Location | None:
-    """Where the program puts a constant of its own, that is inf, into the tensor; None where the
-    values came from elsewhere."""
-    writes = [one for id in event.sources if (one := trace.event(id)) is not None]
-    past, place = list(writes), next((one.blame.location for one in writes), None)
+def _written_at(event: Event, trace: Trace) -> tuple[Location, ...]:
+    """Where the program puts a constant of its own, that is inf, into the tensor, the last write
+    first; empty where the values came from elsewhere."""
+    past = [one for id in event.sources if (one := trace.event(id)) is not None]
     for one in past:
         sources = [above for id in one.sources if (above := trace.event(id)) is not None]
         if not sources and one.kind is not Kind.CONSTANT:
-            return None
+            return ()
         past += [above for above in sources if above not in past]
-    return place
+    return tuple(dict.fromkeys(one.blame.location for one in past if one.blame.location))
