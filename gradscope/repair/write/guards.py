@@ -19,6 +19,7 @@ from gradscope.source import binding, counts
 from gradscope.source.arguments import called, canonical, spelled
 
 DECOMPOSITIONS = frozenset(("svd", "eigh", "eig", "eigvals"))
+_DISTRIBUTIONS = "torch.distributions."
 FLOORS = (Margin.ROOT, Margin.DENOMINATOR, Margin.LOG)
 
 
@@ -187,11 +188,23 @@ def _upstream(culprit: Culprit) -> Iterator[Candidate]:
     edge = next((edge for edge in culprit.edges() if edge.cure.guard), None)
     if edge is None or operand_of(culprit, edge) is not None:
         return
+    kind = _kind(edge)
     for node in culprit.related("birth"):
-        text = filled(culprit, edge, edge.cure.guard, node)
-        if text is not None:
-            kind = _kind(edge)
-            yield culprit.written(_title(kind, culprit, edge, node), node, text, kind)
+        given = _parameters(culprit, node)
+        texts = [(one, filled(culprit, edge, edge.cure.guard, one)) for one in given or [node]]
+        edits = [culprit.replace(one, text) for one, text in texts if text is not None]
+        if edits:
+            yield Candidate(_title(kind, culprit, edge, node), tuple(edits), kind)
+
+
+def _parameters(culprit: Culprit, node: ast.expr) -> list[ast.expr]:
+    """What a distribution of torch's is made of, which is no tensor itself and computes with them;
+    empty for what is none."""
+    dotted = (culprit.names.dotted(node.func) or "") if isinstance(node, ast.Call) else ""
+    if not (dotted.startswith(_DISTRIBUTIONS) and isinstance(node, ast.Call)):
+        return []
+    named = [one.value for one in node.keywords if one.arg != "validate_args"]
+    return [one for one in (*node.args, *named) if not isinstance(one, ast.Constant)]
 
 
 def _unclamped(culprit: Culprit, edge: Edge, node: ast.expr) -> ast.expr:
