@@ -123,6 +123,8 @@ def test_what_was_known_when_the_time_ended_is_kept():
         ((4.0, 2.0, 1.0, 0.5), True),
         ((1.0, 2.0, 4.0, 8.0), False),
         ((4.0, 2.0, float("nan")), False),
+        ((4.0, 5e17, 120.0, 119.0, 118.0, 118.0), False),  # thrown out to where it is flat
+        ((0.002, 0.9, 0.01, 0.001), True),
         ((), False),
     ],
 )

@@ -4,6 +4,7 @@ step, and at which learning rate training stops diverging."""
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import accumulate, islice
 from statistics import fmean
 from typing import Any
 
@@ -14,6 +15,7 @@ from gradscope.facts import Finding, Fix, Location, Severity, Trace
 from gradscope.facts import requests as ask
 from gradscope.repair.again import Again
 from gradscope.repair.budget import Purpose
+from gradscope.repair.worth import LOSS
 from gradscope.repair.write.splice import spliced
 from gradscope.report.status import Doing
 from gradscope.rules.order import consequence, is_wrong_gradient
@@ -138,11 +140,16 @@ def search(holds: Callable[[float], bool]) -> Border:
 
 
 def settles(trace: Trace) -> bool:
-    """Whether all losses are finite and the later half lies below the earlier one."""
+    """Whether all losses are finite, none leaps away from those before it (a network that has been
+    thrown out to where nothing has a slope stays there), and the later half lies below the earlier
+    one."""
     losses = [step.loss for step in trace.steps]
     known = [loss for loss in losses if loss is not None and math.isfinite(loss)]
     half = len(known) // 2
     if half == 0 or len(known) < len(losses) or trace.symptoms:
+        return False
+    largest = accumulate(map(abs, known), max, initial=1.0)
+    if any(abs(loss) > LOSS * most for loss, most in zip(known[1:], islice(largest, 1, None))):
         return False
     return fmean(known[half:]) <= fmean(known[:half])
 
