@@ -149,7 +149,10 @@ def settles(trace: Trace) -> bool:
     if half == 0 or len(known) < len(losses) or trace.symptoms:
         return False
     largest = accumulate(map(abs, known), max, initial=1.0)
-    if any(abs(loss) > LOSS * most for loss, most in zip(known[1:], islice(largest, 1, None))):
+    if any(
+        abs(loss) > LOSS * most
+        for loss, most in zip(known[1:], islice(largest, 1, None), strict=False)
+    ):
         return False
     return fmean(known[half:]) <= fmean(known[:half])
 
