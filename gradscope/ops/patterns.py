@@ -57,6 +57,12 @@ LOG_ONE_MINUS_SIGMOID = Pattern(
     "torch.nn.functional.logsigmoid(-{x})",
     "sigmoid rounds to 1 for large x (above 17 in float32), and log(1 - 1) is -inf",
 )
+LOG_OF_CHOSEN = Pattern(
+    "log-of-chosen",
+    "log(p * t + (1 - p) * (1 - t)) with p = sigmoid(x)",
+    "torch.nn.functional.logsigmoid({x} * (2 * t - 1))",
+    "sigmoid rounds to 0 or 1 far out, and log of the one that is 0 is -inf",
+)
 SOFTPLUS = Pattern(
     "softplus",
     "log(1 + exp(x))",
@@ -141,6 +147,7 @@ _SOFTMAX = _op("softmax")
 _SUM_EXP = _op("sum", _EXP)
 _ONE_PLUS_EXP = _op("add", _EXP, CONSTANT)
 _ONE_MINUS_SIGMOID = _op("rsub sub", _SIGMOID)
+_CHOSEN = _op("add", _op("mul", _SIGMOID, CONSTANT), _op("mul", _ONE_MINUS_SIGMOID, CONSTANT))
 _NORM = _op("linalgvectornorm norm")
 _SQUARES = (_op("pow square"), _op("mul", None, None, alike=True))
 _HAND_NORMS = tuple(_op("sqrt pow", _op("sum", square)) for square in _SQUARES)
@@ -160,6 +167,7 @@ PATTERNS: tuple[tuple[Tree, Pattern], ...] = (
     (_op("log", _op("mul", _HAND_SIGMOID, CONSTANT)), LOG_SIGMOID),
     (_op("log", _ONE_MINUS_SIGMOID), LOG_ONE_MINUS_SIGMOID),
     (_op("log1p", _op("neg", _SIGMOID)), LOG_ONE_MINUS_SIGMOID),
+    (_op("log", _CHOSEN), LOG_OF_CHOSEN),
     (_op("log", _ONE_PLUS_EXP), SOFTPLUS),
     (_op("log1p", _EXP), SOFTPLUS),
     (_op("log", _op("sum mean", _EXP)), LOGSUMEXP),

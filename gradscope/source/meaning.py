@@ -63,7 +63,7 @@ def _decides(source: Source, made: list[Binding], count: int, here: ast.stmt) ->
     while _block(source, here) != block:
         around = source.parents[here]
         if isinstance(around, Function | ast.ClassDef):
-            return False
+            return around is made[count - 1].statement  # a parameter, which nothing has rebound yet
         here = source.nodes.statement(around)
         if isinstance(here, _LOOPS):  # what is bound further down in it comes round again
             end = here.end_lineno or 0, here.end_col_offset or 0

@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Callable, Set
+from dataclasses import replace
 
 from gradscope.dataclass import dataclass
 from gradscope.facts import requests as ask
@@ -19,11 +20,13 @@ class Form:
     """A composite expression. `ends` are the ops that it may end in, `ops` all that it is made of.
 
     `write` gives the stable form of an expression that ends so, None where it is another one.
+    `is_special`: it holds for some values, and the next form for the others.
     """
 
     write: Callable[[Reading, ast.expr], str | None]
     ends: Set[str]
     ops: Set[str]
+    is_special: bool = False
 
 
 def softmax(read: Reading, node: ast.expr) -> str | None:
@@ -150,8 +153,15 @@ def _by_example(example: str, form: str) -> Form:
     return Form(lambda read, node: in_form(read, {example: form}, node), {*ops[:2]}, {*ops})
 
 
+# The chance of what came out: labels of 0 and 1 say which of the two.
+_CHOSEN = _by_example(
+    "log(sigmoid(z) * t + (1 - sigmoid(z)) * (1 - t))",
+    "torch.nn.functional.logsigmoid({z:atom} * (2 * {t:atom} - 1))",
+)
+
 # The first that an expression fits is written.
 FORMS: tuple[Form, ...] = (
+    replace(_CHOSEN, is_special=True),
     Form(logs.logarithm, frozenset({"log", "log1p"}), logs.OPS),
     Form(_xlogy, frozenset({"xlogy"}), logs.OPS | {"xlogy"}),
     _form(_x_log_x, "log"),

@@ -6,17 +6,21 @@ are edited, and every other reader keeps the value that it had.
 """
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import NamedTuple
 
-from gradscope.facts import Call, Edit
+from gradscope.facts import Ancestor, Call, Edit
 from gradscope.facts import requests as ask
 from gradscope.ops.patterns import EPSILON
 from gradscope.ops.traits import Trait, has
 from gradscope.repair.write.composites import logits, softmax
 from gradscope.repair.write.culprit import Candidate, Culprit, Ways
+from gradscope.repair.write.forms import in_form
 from gradscope.repair.write.left_over import left_over
 from gradscope.repair.write.reading import Reading, atom, negative
-from gradscope.repair.write.splice import keyword
+from gradscope.repair.write.splice import keyword, whole_lines
+from gradscope.repair.write.statements import block_of, dropped
 from gradscope.repair.write.uses import Uses, calls_around, calls_of, given_to, returned
 from gradscope.rules.reading import evidence
 from gradscope.source.arguments import called, canonical, parameter_of, spelled
@@ -25,6 +29,13 @@ from gradscope.source.spans import ancestors, user_of
 _MADE_BY = {"softmax": "log-probabilities", "sigmoid": "logits", "exp": "the exponent"}
 _INDICES = ("argmax", "argmin", "argsort")
 _WITH_INDICES = ("max", "min", "sort", "topk")
+# The chance of what came out, of two: the sigmoid of the logit, or of its negative.
+_CHOICES = {
+    "where(c, p, 1 - p)": "torch.where({c}, {p}, {p:negative})",
+    "where(c, 1 - p, p)": "torch.where({c}, {p:negative}, {p})",
+    "p * t + (1 - p) * (1 - t)": "{p:atom} * (2 * {t:atom} - 1)",
+}
+_DEEPEST = 4  # operands between a probability and the choice
 _LOGARITHMIC = {"log_softmax": "torch.nn.LogSoftmax"}
 _MODULES = {"softmax": "torch.nn.Softmax", "sigmoid": "torch.nn.Sigmoid", "exp": ""}
 
@@ -89,10 +100,14 @@ def _rewritten(
     if uses is None or not {*values}.isdisjoint(uses.readers):
         return
     # The end at the culprit is one of them, or this is another value.
-    taken = {_logarithm_of(culprit, reader)[0] for reader in uses.readers}
+    choices = list(_choices(culprit, uses)) if kind == "sigmoid" else []
+    read_at = [*uses.readers, *(reader for one in choices for reader in one.readers)]
+    taken = {_logarithm_of(culprit, reader)[0] for reader in read_at}
     taken |= {_divided_by(culprit, reader) for reader in uses.readers}
-    readers = _of_logits if kind == "sigmoid" else _of_logarithms
-    edits = [*first, *readers(culprit, uses)]
+    if kind == "sigmoid":
+        edits = [*first, *_of_logits(culprit, uses, choices)]
+    else:
+        edits = [*first, *_of_logarithms(culprit, uses)]
     if culprit.node not in taken or None in edits:
         return
     giver = next((function.name for function in uses.functions), giver)
@@ -160,14 +175,15 @@ def _made(culprit: Culprit) -> Call | None:
     """The call that made the culprit's operand."""
     chain = culprit.finding.chain
     above = next((one for one in chain[0].ancestry if one is not None), None) if chain else None
-    while above is not None and (above.call is None or _hands_on(above.call)):
+    while above is not None and (above.call is None or _hands_on(above.call, above.inputs)):
         above = next((one for one in above.inputs if one is not None), None)
     return above.call if above is not None else None
 
 
-def _hands_on(call: Call) -> bool:
-    """Elements of its operand, or 1 less them, as in log(1 - p)."""
+def _hands_on(call: Call, inputs: Sequence[Ancestor | None]) -> bool:
+    """Elements of its operand, 1 less them, as in log(1 - p), or times what chooses some."""
     chooses = has(call.op, Trait.CHOOSES) and not has(call.op, Trait.BY_VALUE)
+    chooses |= has(call.op, Trait.MULTIPLIES) and sum(one is not None for one in inputs) == 1
     return evidence.moves(call) or chooses or has(call.op, Trait.SUBTRACTS | Trait.SHIFTS)
 
 
@@ -253,13 +269,50 @@ def _dropped(culprit: Culprit, made: ast.Call, module: ast.Call | None) -> Edit 
     if operand is None or (module is None and not _is_function(culprit, made)):
         return None
     operand = made.args[0] if module is not None else operand
-    return culprit.replace(made, culprit.source.of(operand))
+    statement, text = culprit.source.parents[made], culprit.source.of(operand)
+    if isinstance(statement, ast.Assign) and [*map(culprit.source.of, statement.targets)] == [text]:
+        if len(block_of(culprit.source, statement)) > 1 and whole_lines(culprit.source, statement):
+            return dropped(culprit.source, statement)
+    return culprit.replace(made, text)
 
 
-def _of_logits(culprit: Culprit, uses: Uses) -> Iterator[Edit]:
+class _Choice(NamedTuple):
+    """An expression that is p or 1 - p, with its logit, and where it is read: the expression itself
+    where it has no name."""
+
+    node: ast.expr
+    logit: str
+    readers: list[ast.expr]
+
+
+def _choices(culprit: Culprit, uses: Uses) -> Iterator[_Choice]:
+    """What a probability is read by together with its complement."""
+    found = set[ast.AST]()
+    for reader in uses.readers:
+        for node in islice(ancestors(culprit.source, reader), _DEEPEST):
+            if node in found or not isinstance(node, ast.expr):
+                continue
+            read = Reading(culprit, node)
+            logit = read.form(lambda read, node: in_form(read, _CHOICES, node), node)
+            after = Uses.of(culprit.source, node) if logit is not None else None
+            if logit is not None and after is not None:
+                found.add(node)
+                yield _Choice(node, culprit.torch(logit), after.readers)
+
+
+def _of_logits(culprit: Culprit, uses: Uses, choices: Sequence[_Choice]) -> Iterator[Edit]:
     """The readers of what was a sigmoid."""
-    for reader in _of_values(culprit, uses):
-        text = culprit.source.of(reader)
+    texts = {one: culprit.source.of(one) for one in _of_values(culprit, uses)}
+    for choice in choices:
+        for reader in [*texts]:
+            if choice.node in ancestors(culprit.source, reader):
+                del texts[reader]
+        if choice.readers == [choice.node]:
+            texts[choice.node] = choice.logit
+        else:
+            yield culprit.replace(choice.node, choice.logit)
+            texts |= {reader: culprit.source.of(reader) for reader in choice.readers}
+    for reader, text in texts.items():
         taken, is_complement = _logarithm_of(culprit, reader)
         if taken is not None:
             z = negative(text) if is_complement else text

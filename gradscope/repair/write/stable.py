@@ -34,7 +34,8 @@ def rewritten(culprit: Culprit) -> Iterator[Candidate]:
             candidate = _written(culprit, node, form) if op in form.ends else None
             if candidate is not None:
                 yield candidate
-                break
+                if not form.is_special:
+                    break
     yield from ends.both(culprit)
     yield from recurrences.in_logarithms(culprit)
     yield from scattered.shifted(culprit)
