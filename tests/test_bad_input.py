@@ -118,6 +118,22 @@ def test_an_unknown_example_names_the_nearest(refused):
     assert help.startswith("help: did you mean gamma_mask")
 
 
+def test_a_module_is_named_without_an_option(refused):
+    assert refused("-m", "train")[1] == (
+        "help: a module is named without it: gradscope trace package.module"
+    )
+
+
+def test_a_program_in_the_place_of_a_command(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    write("train.py", "pass\n")
+
+    assert main(["train.py", "--steps", "3"]) == 2
+
+    help = capsys.readouterr().err.splitlines()[-1]
+    assert help == "help: what to do with it comes first: gradscope trace train.py"
+
+
 def test_a_syntax_error_has_its_place(refused):
     write("broken.py", "import torch\ndef f(:\n    pass\n")
 

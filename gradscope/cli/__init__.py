@@ -4,6 +4,7 @@ import sys
 import time
 from collections.abc import Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -55,7 +56,7 @@ def _run(words: Sequence[str] | None, began: float) -> int:
             complain(str(error), error.help, error.detail)
     except ClickException as error:
         if is_first_to_say(error.format_message()):
-            complain(error.format_message(), help_for(error))
+            complain(error.format_message(), help_for(error, given))
     except (KeyboardInterrupt, typer.Abort):
         if is_first_to_say("interrupted"):
             complain("interrupted")
@@ -78,12 +79,16 @@ def _run(words: Sequence[str] | None, began: float) -> int:
     return ExitCode.UNUSABLE
 
 
-def help_for(error: Any) -> str:
+def help_for(error: Any, given: Sequence[str]) -> str:
     """What to do about a command line that cannot be read."""
     command = error.ctx.info_name if getattr(error, "ctx", None) is not None else ""
     message = error.format_message()
+    if command in RUNNING and getattr(error, "option_name", "") == "-m":
+        return f"a module is named without it: gradscope {command} package.module"
     if command in RUNNING and message.startswith(("No such option", "Got unexpected extra")):
         return f"the program's own arguments follow after --: gradscope {command} FILE.py -- --lr 1"
     if command in COMMANDS:
         return f"gradscope {command} --help shows its options"
+    if given and given[0] not in COMMANDS and Path(given[0]).is_file():
+        return f"what to do with it comes first: gradscope trace {given[0]}"
     return "gradscope --help shows the commands and their options"

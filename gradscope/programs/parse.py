@@ -134,7 +134,8 @@ def _script(path: Path, text: str, arguments: tuple[str, ...], inputs: tuple[Inp
     if path.suffix == ".ipynb":
         raise GradscopeError(
             f"{text} is a notebook, not a Python file",
-            help="export it first: jupyter nbconvert --to script " + text,
+            help="watch a cell of it with %load_ext gradscope and %%gradscope, or export it: "
+            f"jupyter nbconvert --to script {text}",
         )
     if path.suffix not in (".py", ".pyw", ""):
         raise GradscopeError(f"{text} is not a Python file", help="name the .py file")
