@@ -271,7 +271,16 @@ class OutOfDomain:
     strict: bool = False
 
 
-Objected = Spectrum | OutOfRange | OutOfDomain | Unfit
+@dataclass(frozen=True, slots=True)
+class SingleItem:
+    """A spread over one item for each channel, which a normalisation refuses to take. `shape` is
+    that of what it was given; `recorded`: with a graph, as in training."""
+
+    shape: tuple[int, ...]
+    recorded: bool = True
+
+
+Objected = Spectrum | OutOfRange | OutOfDomain | Unfit | SingleItem
 
 
 @dataclass(frozen=True, slots=True)

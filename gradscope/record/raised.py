@@ -6,7 +6,7 @@ import traceback
 import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 import torch
@@ -20,6 +20,7 @@ from gradscope.facts import (
     OutOfDomain,
     OutOfRange,
     Raised,
+    SingleItem,
     Spectrum,
     Unfit,
 )
@@ -42,6 +43,11 @@ _BESIDE, _ONCE = 64 * 256**3, 2048**3
 _SMALL = 32  # the order below which a matrix takes as long as one of that order
 _MOST_KEPT = 16  # spectra of one call
 _CHECK = Distribution.__init__.__code__
+_COUNTS: frozenset[CodeType] = frozenset(
+    code
+    for name in ("_verify_batch_size", "_verify_spatial_size")
+    if (code := getattr(getattr(torch.nn.functional, name, None), "__code__", None)) is not None
+)
 
 Named = Mapping[str, Any]
 
@@ -73,11 +79,15 @@ class RaisedOps:
         return doubted if same else None
 
     def note_ending(self, error: BaseException) -> None:
-        """A distribution may have refused a parameter: it raises by itself."""
+        """A distribution may have refused a parameter, or a normalisation a batch of one: these
+        raise by themselves."""
         way, trail = error.__traceback__, list[tuple[FrameType, int]]()
         while way is not None:
             trail.append((way.tb_frame, way.tb_lasti))
             way = way.tb_next
+        if len(trail) > 1 and trail[-1][0].f_code in _COUNTS:
+            self._note_single(error, trail)
+            return
         scope = next((frame.f_locals for frame, _ in trail if frame.f_code is _CHECK), {})
         value, constraint = scope.get("value"), scope.get("constraint")
         constraint = getattr(constraint, "base_constraint", constraint)  # of each element
@@ -107,6 +117,19 @@ class RaisedOps:
         given = operand(role, value, self._context, index=why.index, shape=tuple(value.shape))
         call = self._maker(value, why.index) or Call(why.kind, location=why.place)
         self._last = _line_of(error), Raised(self._context.step, call, (given,), why)
+
+    def _note_single(self, error: BaseException, trail: list[tuple[FrameType, int]]) -> None:
+        given = trail[-2][0].f_locals.get("input")
+        users = [one for one in trail if kind_of(one[0].f_code) == USER]
+        if not users or not isinstance(given, torch.Tensor):
+            return
+        frame, instruction = users[-1]
+        call = Call(trail[-2][0].f_code.co_name, location=resolve(frame.f_code, instruction))
+        # What a layer has made has a graph in training; the program's own data never has.
+        is_data = any(one is given for one in frame.f_locals.values())
+        why = SingleItem(tuple(given.shape), given.requires_grad or is_data)
+        named = operand("input", given, self._context, frame=frame)
+        self._last = _line_of(error), Raised(self._context.step, call, (named,), why)
 
     def bad_operands(self, error: BaseException) -> Iterator[tuple[str, torch.Tensor]]:
         """Those of the op over which the program ends, that are inf or NaN, by their roles."""

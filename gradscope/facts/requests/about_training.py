@@ -104,6 +104,10 @@ class AverageLoss(Request):
     total: Summed
 
 
+class DropLastBatch(Request):
+    """Leave the last batch out, which has fewer items than the others."""
+
+
 class TurnSign(Request):
     """Minimise the negative of the loss whose backward is called there."""
 

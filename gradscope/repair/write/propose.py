@@ -78,6 +78,7 @@ BY_CLASS: Mapping[type[ask.Request], Callable[[Culprit], Ways]] = {
     ask.UpdateInPlace: refused.in_place,
     ask.LeafAtLast: refused.leaf_at_last,
     ask.ReduceLoss: graphs.reduced,
+    ask.DropLastBatch: training.without_last,
     ask.FindUnused: graphs.finding_unused,
     ask.AllowUnused: graphs.allowing_unused,
 }
@@ -141,7 +142,12 @@ BY_FIELDS: Mapping[type[ask.Request], Callable[[Culprit, Any], Ways]] = {
 
 
 _ACROSS_FILES = (
-    ask.StableForm | ask.LearnInside | ask.LearnLogarithm | ask.StartAtOne | ask.AddBehind
+    ask.StableForm
+    | ask.LearnInside
+    | ask.LearnLogarithm
+    | ask.StartAtOne
+    | ask.AddBehind
+    | ask.DropLastBatch
 )
 
 

@@ -12,7 +12,7 @@ from gradscope.ops.dtypes import Margin, eps_for
 from gradscope.repair.write.culprit import Candidate, Culprit, Edits, Ways
 from gradscope.repair.write.splice import before, keyword, moved_before
 from gradscope.rules.wording import proposals
-from gradscope.source import Source, expression, holds
+from gradscope.source import Source, definition, expression, holds
 from gradscope.source.arguments import called
 from gradscope.source.hand_updates import Holder
 from gradscope.source.spans import ancestors
@@ -20,6 +20,7 @@ from gradscope.source.tree import covers
 
 RATES = (0.1, 0.01, 1e-3, 1e-4, 1e-5)  # of the learning rate that diverged
 _SCALERS = ("torch.amp.GradScaler", "torch.cuda.amp.GradScaler", "torch.GradScaler")
+_LOADERS = ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader")
 _AROUND = (ast.For, ast.While, ast.With)
 LOSS_SCALE = 65536.0  # GradScaler's own first scale
 
@@ -52,6 +53,24 @@ def rates(culprit: Culprit) -> Iterator[Candidate]:
                 new = given.value * rate
                 edit = culprit.replace(given, f"{new:g}")
                 yield Candidate(proposals.SLOWER.format(old=given.value, new=new), (edit,))
+
+
+def without_last(culprit: Culprit) -> Ways:
+    """Of the loader that the loop around the culprit goes through; where that stands elsewhere, of
+    the only one, or the only one that shuffles."""
+    source = culprit.source
+    loaders = [
+        one for one in source.nodes.every(ast.Call) if culprit.names.dotted(one.func) in _LOADERS
+    ]
+    around = ancestors(source, culprit.node) if culprit.node is not None else ()
+    loops = [one for one in around if isinstance(one, ast.For)]
+    named = [one for loop in loops for one in ast.walk(loop.iter) if isinstance(one, ast.expr)]
+    read = [definition(source, one) if isinstance(one, ast.Name) else one for one in named]
+    shuffled = [one for one in loaders if any(key.arg == "shuffle" for key in one.keywords)]
+    for found in ([one for one in loaders if one in read], loaders, shuffled):
+        if len(found) == 1:
+            yield (keyword(source, found[0], "drop_last", "True"),)
+            return
 
 
 def rate_of(call: ast.Call) -> ast.expr | None:

@@ -1,6 +1,18 @@
 """An average over nothing, or a spread over one item."""
 
-from gradscope.facts import Event, Finding, Fix, Operand, Root, Trace, plural
+from collections.abc import Iterator
+
+from gradscope.facts import (
+    Event,
+    Finding,
+    Fix,
+    Operand,
+    Raised,
+    Root,
+    SingleItem,
+    Trace,
+    plural,
+)
 from gradscope.facts import requests as ask
 from gradscope.ops.traits import Trait, has
 from gradscope.rules.reading import evidence
@@ -12,7 +24,8 @@ class EmptyReduction(Rule):
     """
     ## What it does
     Finds an average over nothing, or a spread over one item: `mean` of an empty selection,
-    `cross_entropy` with every target ignored, `std` of a batch of one.
+    `cross_entropy` with every target ignored, `std` of a batch of one, and the batch of one that
+    BatchNorm refuses.
 
     ## Why is this bad?
     The sum of nothing is 0 and its count is 0, so the mean is 0 / 0 = NaN; the unbiased `std` of
@@ -37,6 +50,34 @@ class EmptyReduction(Rule):
 
     code = "GS207"
     name = "empty-reduction"
+
+    def check(self, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:
+        if trace.raised is not None and isinstance(trace.raised.why, SingleItem):
+            yield self._refused(trace.raised, trace.raised.why)
+
+    def _refused(self, raised: Raised, why: SingleItem) -> Finding:
+        """By a normalisation, which counts its items first."""
+        (given,) = raised.operands
+        op, count = phrases.spelled(raised.call.op), f"{why.shape[0]:,}"
+        instead: Fix | ask.Request = ask.DropLastBatch()
+        if not why.recorded:
+            instead = Fix("graph", "evaluate in eval mode", "unsafe", "model.eval()")
+        return self.found(
+            f"`{op}` over one value for each channel: {phrases.name(given, 'its input')} has shape"
+            f" {list(why.shape)}",
+            f"In training `{op}` divides by the spread of each channel over the batch, and one"
+            f" value has none. Such a batch of {count} is often the last of an epoch, with what the"
+            " others have left over; or a single sample that is only to be evaluated.",
+            raised.call,
+            step=raised.step,
+            label="takes more than one value for each channel",
+            evidence={"shape": list(why.shape)},
+            tensors=raised.operands,
+            fixes=(
+                instead,
+                Fix("graph", "normalise within a sample", "unsafe", "nn.LayerNorm, nn.GroupNorm"),
+            ),
+        )
 
     def explain(self, root: Root, trace: Trace) -> Finding | None:
         event = root.event

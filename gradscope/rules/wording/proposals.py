@@ -149,6 +149,7 @@ _WORDS: Mapping[type[ask.Request], _Words] = {
         "leave the targets that are {0.value} out",
         "ignore_index={0.value}",
     ),
+    ask.DropLastBatch: ("data", "leave the last batch out, which is smaller", "drop_last=True"),
     ask.CopyBeforeWriting: _graph("write into a copy, with autograd looking on"),
     ask.HookBackward: (
         "backward-rewrite",
