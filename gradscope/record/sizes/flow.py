@@ -63,6 +63,7 @@ class Flow:
         self._idle = 0  # the cuts of leaves that were read idly and of nothing else
         self._constants = Constants()
         self._terms = Terms()
+        self._compared = 0  # the cuts upstream of comparisons of what has no graph
         self._weights: set[int] = set()  # memories of parameters with rows
         self.differentiated = 0  # the leaves upstream of what the program differentiates
         self.handed_out = 0  # the leaves that it does so by
@@ -114,6 +115,8 @@ class Flow:
         if not live and info.name == "lift_fresh" and (live := self._readouts.upstream(out)):
             if (before := self._detached.get(out.data_ptr())) is not None:
                 live, cuts = 0, cuts | before  # what NumPy gives back of it
+        if cuts and not live and all(map(is_whole, flatten(out))):
+            self._compared |= cuts
         reason = cut_by(info.name, out) if live else None
         if reason is NoGradient.DETACH and self._is_autograds(site):
             reason = None
@@ -231,7 +234,10 @@ class Flow:
         return bit
 
     def _cuts_before_term(self, term: torch.Tensor) -> list[Cut]:
-        return list(self.cuts_in(self.of(term)[1]))
+        """But for those of what was detached to be compared, which has no slope as it is."""
+        cuts = self.of(term)[1]
+        counts = (at for at, one in enumerate(self.cuts) if one.reason is NoGradient.INTEGER)
+        return list(self.cuts_in(cuts & (~self._compared | sum(1 << at for at in counts))))
 
     def _learnt(self, tensors: Sequence[Any]) -> Iterator[int]:
         """The memories of those that are parameters, or made of such."""

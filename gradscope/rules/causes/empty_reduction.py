@@ -52,6 +52,7 @@ class EmptyReduction(Rule):
     name = "empty-reduction"
 
     def check(self, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:
+        yield from super().check(trace, roots)
         if trace.raised is not None and isinstance(trace.raised.why, SingleItem):
             yield self._refused(trace.raised, trace.raised.why)
 
