@@ -7,6 +7,7 @@ are edited, and every other reader keeps the value that it had.
 
 import ast
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import islice
 from typing import NamedTuple
 
@@ -18,7 +19,7 @@ from gradscope.repair.write.composites import logits, softmax
 from gradscope.repair.write.culprit import Candidate, Culprit, Ways
 from gradscope.repair.write.forms import in_form
 from gradscope.repair.write.left_over import left_over
-from gradscope.repair.write.reading import Reading, atom, negative
+from gradscope.repair.write.reading import Reading, Rebound, atom, negative
 from gradscope.repair.write.splice import keyword, whole_lines
 from gradscope.repair.write.statements import block_of, dropped
 from gradscope.repair.write.uses import Uses, calls_around, calls_of, given_to, returned
@@ -292,12 +293,18 @@ def _choices(culprit: Culprit, uses: Uses) -> Iterator[_Choice]:
         for node in islice(ancestors(culprit.source, reader), _DEEPEST):
             if node in found or not isinstance(node, ast.expr):
                 continue
-            read = Reading(culprit, node)
-            logit = read.form(lambda read, node: in_form(read, _CHOICES, node), node)
+            logit = _logit_of(culprit, reader, node)
             after = Uses.of(culprit.source, node) if logit is not None else None
             if logit is not None and after is not None:
                 found.add(node)
                 yield _Choice(node, culprit.torch(logit), after.readers)
+
+
+def _logit_of(culprit: Culprit, chance: ast.expr, node: ast.expr) -> str | None:
+    """Of a choice between this chance, and no other as soft labels are, and its complement."""
+    with suppress(Rebound):
+        return in_form(Reading(culprit, node), _CHOICES, node, {"p": chance})
+    return None
 
 
 def _of_logits(culprit: Culprit, uses: Uses, choices: Sequence[_Choice]) -> Iterator[Edit]:

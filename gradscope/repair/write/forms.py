@@ -35,11 +35,14 @@ class _Text(str):
         return _PLACES[place](text) if place else text
 
 
-def in_form(read: Reading, forms: Mapping[str, str], node: ast.expr) -> str | None:
+def in_form(
+    read: Reading, forms: Mapping[str, str], node: ast.expr, known: Parts | None = None
+) -> str | None:
     """The text for the first example that a node fits, with its parts as `{z}`. A form that is a
-    call without a module becomes one as the program writes it."""
+    call without a module becomes one as the program writes it. Parts that are `known` stand for
+    that alone."""
     for example, form in forms.items():
-        if (parts := fit(read, example, node)) is not None:
+        if (parts := fit(read, example, node, known)) is not None:
             text = form.format(**{name: _Text(read.text(one)) for name, one in parts.items()})
             function, _, _ = form.partition("(")
             is_call = function.isidentifier()
@@ -47,10 +50,10 @@ def in_form(read: Reading, forms: Mapping[str, str], node: ast.expr) -> str | No
     return None
 
 
-def fit(read: Reading, example: str, node: ast.expr) -> Parts | None:
+def fit(read: Reading, example: str, node: ast.expr, known: Parts | None = None) -> Parts | None:
     """What the names of an example stand for in a node; None where that is something else. `eps`
     stands for a number that guards something, not to mean something."""
-    return next(_fits(read, [(_parsed(example), node)], {}), None)
+    return next(_fits(read, [(_parsed(example), node)], known or {}), None)
 
 
 def ops_of(example: str) -> list[str]:
