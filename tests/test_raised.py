@@ -463,3 +463,21 @@ def test_a_matrix_without_eigenvalues_is_led_back_to_where_it_broke(
 
     assert found.rule == "GS201" and line_of(found, tmp_path) == "c = c / scale"
     assert [(one.tensor, one.trouble) for one in found.symptoms] == [("c", "inf")]
+
+
+def test_what_is_added_to_a_matrix_of_zeros_is_nobodys_noise(tmp_path):
+    """It is all that the loss is made of."""
+    program = """\
+import torch
+
+noise = torch.zeros((), requires_grad=True)
+error = torch.tensor([1.0, -2.0])
+covariance = noise * torch.eye(2)
+loss = error @ torch.linalg.solve(covariance, error)
+loss.backward()
+"""
+
+    (found,) = diagnosed_text(program, tmp_path, verify=True).findings
+
+    assert found.rule == "GS208"
+    assert not any(fix.verified for fix in found.fixes)

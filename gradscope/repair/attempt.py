@@ -160,8 +160,10 @@ class Bench:
         first = acting(finding, one.kind).start
         again = partial(self._run, one.texts, first)
         varied = None
-        # A diagonal is added to as to the noise of a model: how much is a choice.
+        # A diagonal is added to as to the noise of a model: how much is a choice. To a matrix of
+        # zeros it is all that there is.
         is_noise = any(isinstance(fix.request, ask.AddToDiagonal) for fix in finding.fixes)
+        is_noise = is_noise and not worth.refuses_zeros(self.before.trace)
         step, kinds = last_step(finding), {each.kind for each in one.made}
         if not is_noise and any(
             worth.may_be_decided(self.before.trace, step, kind) for kind in kinds

@@ -11,6 +11,7 @@ from gradscope.facts import (
     Holds,
     Phase,
     Severity,
+    Spectrum,
     Subject,
     Trace,
     Trouble,
@@ -178,6 +179,12 @@ def _disturbed(
                 if amount > max(least, most * abs(loss_of(before, at) or 0.0)):
                     return verdicts.Disturbs(move)
     return None
+
+
+def refuses_zeros(trace: Trace) -> bool:
+    """Whether the program was ended by a matrix that is 0 everywhere."""
+    why = trace.raised.why if trace.raised is not None else None
+    return isinstance(why, Spectrum) and why.largest == 0
 
 
 def may_be_decided(before: Trace, step: int, kind: str) -> bool:

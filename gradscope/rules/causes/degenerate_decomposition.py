@@ -166,7 +166,7 @@ def _additions(matrix: Operand, found: Spectrum, eps: float) -> Iterator[Fix | a
         size = more * 10.0 ** math.ceil(math.log10(least))
         yield ask.AddToDiagonal(size, x)
     wide, cast = wider(matrix.dtype)
-    if wide != matrix.dtype:
+    if wide != matrix.dtype and found.largest:
         title = f"compute the matrix and its factor in {wide}"
         yield Fix("dtype", title, "unsafe", f"{x}.{cast}", request=ask.WiderDtype())
 
