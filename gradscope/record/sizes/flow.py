@@ -8,6 +8,7 @@ data.
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from types import FrameType
 from typing import Any, NamedTuple
 
@@ -115,6 +116,8 @@ class Flow:
         if not live and info.name == "lift_fresh" and (live := self._readouts.upstream(out)):
             if (before := self._detached.get(out.data_ptr())) is not None:
                 live, cuts = 0, cuts | before  # what NumPy gives back of it
+        if info.name == "_to_copy" and self.cuts and self.cuts[-1].of_term:
+            self._note_copied(note_site(sys._getframe(2))[0])
         if cuts and not live and all(map(is_whole, flatten(out))):
             self._compared |= cuts
         reason = cut_by(info.name, out) if live else None
@@ -232,6 +235,12 @@ class Flow:
         bit = self._add_cut(cut.reason, OpInfo(""), site, 0)
         self._constants.add(bit, Constant(cut, cut.lost, frozenset(by), drawn))
         return bit
+
+    def _note_copied(self, user: Site) -> None:
+        """`torch.tensor(loss)` detaches and copies in one instruction, which nobody means so."""
+        last = self.cuts[-1]
+        if last.reason is NoGradient.DETACH and last.note.user == user:
+            self.cuts[-1] = replace(last, of_term=False)
 
     def _cuts_before_term(self, term: torch.Tensor) -> list[Cut]:
         """But for those of what was detached to be compared, which has no slope as it is."""
