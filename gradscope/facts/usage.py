@@ -180,7 +180,8 @@ class Usage:
     torch's alone, which round each step as it is, and of clipped steps or half precision. `norms`
     are the L2 norms of all gradients at updates from the first to the last, ever fewer of them, by
     the pass before; `flat` is known where they fade. `blind_to_scale` is as of an `Update`;
-    `overflow` is known of optimizers of torch's.
+    `overflow` is known of optimizers of torch's; `lost_at` is where `step()` of one that the
+    program defines gives the new values to a name alone.
     """
 
     optimizer: str
@@ -215,3 +216,4 @@ class Usage:
     flat: Flat | None = None
     blind_to_scale: bool = False
     overflow: Overflow | None = None
+    lost_at: Location | None = None

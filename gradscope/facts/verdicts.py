@@ -133,9 +133,10 @@ class OffTruth:
 @dataclass(frozen=True, slots=True)
 class NumberDecides:
     """The fix puts a number in the place of an operand, and what the program gives is what that
-    number makes it: another one gives `loss`."""
+    number makes it: another one gives `loss`, or another gradient of `leaf`."""
 
     loss: float
+    leaf: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -201,7 +201,7 @@ class Bench:
                     trace,
                     step,
                     exact,
-                    kind,
+                    "clamp-domain" if any(each.everywhere for each in one.made) else kind,
                     in_half=in_half,
                     of_quotient=of_quotient,
                     beside=beside and step not in self._formed,
@@ -213,7 +213,8 @@ class Bench:
                 if exact is None and varied is not None and isinstance(found, Verified):
                     other = varied(step + 1, Purpose.FIX)
                     share = first.bad / first.numel if first is not None and first.numel else 1.0
-                    found = worth.undecided(found, trace, other, step, share)
+                    kinds = {each.kind for each in one.made}
+                    found = worth.undecided(found, trace, other, step, share, kinds)
                 is_known = exact is not None and worth.shows_gradients(exact, step)
                 if not same and not is_known and isinstance(found, Verified):
                     return self._gone_on(finding, found, again, after, step)
@@ -261,7 +262,9 @@ class Bench:
             follows = verdicts.Follows(back.step, cause_of(back))
             remains = back if is_another(back, finding) else None
             return Outcome(Holds(verdict.effects, follows), remains=remains)
-        return Outcome(worth.gone_on(verdict, self.before.trace, ahead, step))
+        of_graph = self.before.trace.refusal is not None
+        first = self.before.trace
+        return Outcome(worth.gone_on(verdict, first, ahead, step, of_graph=of_graph))
 
     def _in_float64(self, step: int) -> Trace | None:
         """The program without any patch, where that shows what is right; None where it does not,

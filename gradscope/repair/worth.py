@@ -1,8 +1,9 @@
 """Whether what a fix leaves is good to train with, and not just finite. Pure functions."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import replace
+from itertools import chain
 from statistics import median_low
 
 from gradscope.facts import (
@@ -49,6 +50,7 @@ SAME_RUN = 0.1  # of what was finite before: half precision leaves two digits
 ROUNDED = 1e-5
 FORM_OFF = 1e-2  # of a form in float64: what has cancelled in it, where all else rounds as well
 CLOSE = 1e-3  # of the loss and of each gradient: what float32 and a small eps leave of them
+HALF_AS_LARGE = 0.5  # as the largest element
 DISTURBED = 0.1  # of the largest element: a mean over fewer elements moves less
 # Of the larger of two losses: a fix beyond it gives other values than the true ones. Half precision
 # leaves two digits.
@@ -170,10 +172,13 @@ def _disturbed(
     least = MINIMUM if kind in BOUNDS | {EMPTY} else 0.0
     # An empty case may have had a part in what it is made of now.
     most = DISTURBED if kind == EMPTY else CLOSE
+    most_moved = math.inf if least else DISTURBED
+    if kind == "epsilon":  # beside a few elements, which the others may be summed up with
+        most_moved = HALF_AS_LARGE
     is_slope = any(one.bad for one in before.gradients)
     for move in effects.moves if kind in PUTS_VALUES and (is_slope or not least) else ():
         match move:
-            case verdicts.GradientMove(_, share) if not least and (share or 0.0) > DISTURBED:
+            case verdicts.GradientMove(_, share) if (share or 0.0) > most_moved:
                 return verdicts.Disturbs(move)
             case verdicts.LossMove(at, amount) if at == step or not least:
                 if amount > max(least, most * abs(loss_of(before, at) or 0.0)):
@@ -193,25 +198,63 @@ def may_be_decided(before: Trace, step: int, kind: str) -> bool:
 
 
 def undecided(
-    verdict: Verified, after: Trace, other: Trace, step: int, share: float = 1.0
+    verdict: Verified,
+    after: Trace,
+    other: Trace,
+    step: int,
+    share: float = 1.0,
+    kinds: Set[str] = frozenset(),
 ) -> Verified | Holds:
-    """The verdict on a fix that writes a number; `other` is the run with another one, `share` the
-    part of the elements that broke: of a mean over many, each one has as much."""
+    """The verdict on a fix of these kinds that writes a number; `other` is the run with another
+    one, `share` the part of the elements that broke: of a mean over many, each one has as much.
+    What is multiplied by 0, as at the start, shows in the gradient alone."""
     loss, moved = loss_of(after, step), loss_of(other, step)
     if loss is None or moved is None:
         return verdict
     by, size = abs(moved - loss), max(abs(loss), abs(moved))
     if by <= MOVED_BY_NUMBER * share * size and by <= max(MOVED_AT_ALL * share, CLOSE * size):
-        return verdict
+        leaf = _decided(after, other) if kinds & BOUNDS else ""
+        return Holds(verdict.effects, verdicts.NumberDecides(moved, leaf)) if leaf else verdict
     if max(abs(loss), abs(moved)) <= MINIMUM:  # both stand for 0: equal vectors have no angle
         return verdict
     return Holds(verdict.effects, verdicts.NumberDecides(moved))
 
 
-def gone_on(verdict: Verified, before: Trace, ahead: Seen, step: int) -> Verified | Holds:
-    """The verdict on a fix with which the program ran on for some steps."""
-    but = _beyond(before, ahead, step)
+def _decided(after: Trace, other: Trace) -> str:
+    """A leaf whose gradient another number makes another one; empty where there is none."""
+    usual = max((_largest(a.sample) for a, _ in pairs(after, other)), default=0.0)
+    moved = (
+        a.name
+        for a, b in pairs(after, other)
+        if _largest(a.sample) > ROUNDED * usual and distance(a, b) > MOVED_BY_NUMBER
+    )
+    return next(moved, "")
+
+
+def gone_on(
+    verdict: Verified, before: Trace, ahead: Seen, step: int, *, of_graph: bool = False
+) -> Verified | Holds:
+    """The verdict on a fix with which the program ran on for some steps; `of_graph`: it changes
+    what is differentiated, and no value."""
+    but = _beyond(before, ahead, step) or (_cut_off(ahead.trace, step) if of_graph else None)
     return verdict if but is None else Holds(verdict.effects, but)
+
+
+def _cut_off(ahead: Trace, step: int) -> verdicts.NothingToLearn | None:
+    """A leaf that got a gradient before the pass that failed, and gets none in any from then on."""
+    lost = (
+        leaf.name
+        for leaf in ahead.magnitudes.leaves
+        if any(leaf.norms[:step]) and len(leaf.norms) > step + 1 and not any(leaf.norms[step:])
+    )
+    # Passes that others ask for may give it one, of which its own steps see nothing.
+    idle = (
+        one.held[0]
+        for one in ahead.magnitudes.usages
+        if one.updates > 1 and one.held and not (one.used or one.handled)
+    )
+    name = next(chain(lost, idle), None)
+    return verdicts.NothingToLearn(name) if name is not None else None
 
 
 def rounds_alike(before: Trace, after: Trace, exact: Trace, step: int) -> bool:
@@ -239,7 +282,13 @@ def _is_met(after: Trace, exact: Trace, step: int, share: float = CLOSE) -> bool
         return False
     norms = total_norm(after.gradients), total_norm(exact.gradients)
     is_flat = max(abs(loss), abs(right), *norms) <= ROUNDED
-    return is_flat or all(distance(a, b) <= share for a, b in pairs(exact, after))
+    # What cancels, as the gradient of an offset that the loss does not see, is rounding alone.
+    usual = max((_largest(a.sample) for a, _ in pairs(exact, after)), default=0.0)
+    return is_flat or all(
+        distance(a, b) <= share
+        for a, b in pairs(exact, after)
+        if max(_largest(a.sample), _largest(b.sample)) > ROUNDED * usual
+    )
 
 
 def _is_off(after: Trace, step: int, truth: verdicts.Truth, *, in_half: bool) -> bool:

@@ -149,6 +149,8 @@ def _but(but: verdicts.Shortfall) -> str:
             return f"{f'the gradient of `{leaf}`' if leaf else 'every gradient'} is exactly 0 then"
         case verdicts.OffTruth():
             return "the true values are others"
+        case verdicts.NumberDecides(_, leaf) if leaf:
+            return f"the number that it writes makes the gradient of `{leaf}`"
         case verdicts.NumberDecides(loss):
             return f"the number that it writes makes the loss: another one gives {number(loss, 6)}"
         case verdicts.Disturbs(move):

@@ -1,23 +1,25 @@
 """What one optimizer did with the gradients of its passes, while the program runs: when it used
 them, and whether they fade."""
 
+import inspect
 import math
 import weakref
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from statistics import median
+from types import CodeType
 from typing import Any
 
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
-from gradscope.facts import Flat, Movement, Overflow, Rates, Schedule, Skipping, Usage
+from gradscope.facts import Flat, Location, Movement, Overflow, Rates, Schedule, Skipping, Usage
 from gradscope.ops.traits import Trait, has
 from gradscope.record.names import Names
 from gradscope.record.optimizers import held_by, is_blind_to_scale, parameters_of
 from gradscope.record.schedule import before_chosen
-from gradscope.record.sites import Site, place_of
+from gradscope.record.sites import USER, Site, kind_of, place_of
 from gradscope.record.sizes.clearing import version_of
 from gradscope.record.sizes.clipping import Clip
 from gradscope.record.sizes.crossings import Crossing
@@ -25,6 +27,7 @@ from gradscope.record.sizes.leaves import Leaves, norms_of
 from gradscope.record.sizes.movements import Before
 from gradscope.record.sizes.reduction import Factor
 from gradscope.record.sizes.sights import Sight, scopes_of
+from gradscope.source.hand_updates import is_rebound
 
 _ALL = 16  # updates that are all measured; of later ones eight for each doubling of their number
 _MOST_NORMS = 128  # of the gradients of an optimizer
@@ -124,6 +127,7 @@ class Account:
         self.made, self.steps_at, self.clears_at = made, (), ()  # type: Site, Site, Site
         self.is_blind = is_blind_to_scale(type(optimizer))
         self.is_stock = type(optimizer).__module__.startswith("torch.optim")
+        self.step = getattr(inspect.unwrap(type(optimizer).step), "__code__", None)
         self.held = held_by(optimizer)
         self.updates = self.passes = self.pending = self.between = self.last = 0
         self.piled = 0  # passes since its gradients were last cleared
@@ -275,6 +279,7 @@ class Account:
     def fact(self, leaves: Leaves, *, handled: bool, scaled: tuple[float, Site]) -> Usage:
         held = [one for one in map(leaves.names.get, self.held) if one is not None]
         known = [leaves.watched[name] for name in held if any(leaves.watched[name].norms)]
+        still = bool(known) and all(one.weight == one.fact.start for one in known)
         return Usage(
             self.name,
             self.updates,
@@ -299,7 +304,8 @@ class Account:
             scaled_at=place_of(scaled[1]),
             ranks=self._ranks(leaves.known),
             held=tuple(one.name for one in known),
-            still=bool(known) and all(one.weight == one.fact.start for one in known),
+            still=still,
+            lost_at=_rebound_in(self.step) if still and self.updates else None,
             rates=self.rates,
             schedule=self.schedule,
             skipping=self.skipping,
@@ -309,6 +315,14 @@ class Account:
             blind_to_scale=self.is_blind,
             overflow=self.overflow,
         )
+
+
+def _rebound_in(step: CodeType | None) -> Location | None:
+    """Where a `step()` of the program's own gives a name the new values, and no parameter."""
+    if step is None or kind_of(step) != USER:
+        return None
+    places = (place_of(((step, 2 * at),)) for at, _ in enumerate(step.co_positions()))
+    return next((one for one in places if one is not None and is_rebound(one)), None)
 
 
 def _note(counts: list[int], count: int) -> None:

@@ -8,7 +8,7 @@ from gradscope.facts import Edit
 from gradscope.repair.write.culprit import Candidate, Culprit
 from gradscope.source import Source, definition
 from gradscope.source.arguments import called
-from gradscope.source.spans import ancestors
+from gradscope.source.spans import ancestors, parenthesized
 
 _BACK = frozenset(
     f"torch.{name}"
@@ -101,7 +101,7 @@ def _changes(culprit: Culprit, whole: ast.expr) -> Iterator[tuple[int, int, str]
             yield last, end, ""
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             if called(node) in _OUT and not node.args:
-                yield source.extent(node.func.value)[1], end, ""
+                yield parenthesized(source, node.func.value)[1], end, ""
         elif isinstance(node, ast.Attribute):
             dotted = culprit.names.dotted(node) or ""
             if isinstance(source.parents[node], ast.Attribute):

@@ -23,7 +23,7 @@ class Candidate:
     the loss and all finite gradients stay bit-identical; otherwise verification says by how much
     they moved. `own_number`: the program's own number tells what was to be bounded, which no run of
     it as it stands could show. `alone`: where it does not do by itself, it is not to be
-    completed."""
+    completed. `everywhere`: it gives all elements other values, and not a few alone."""
 
     title: str
     edits: tuple[Edit, ...]
@@ -31,6 +31,7 @@ class Candidate:
     same: bool = False
     own_number: bool = False
     alone: bool = False
+    everywhere: bool = False
 
 
 Edits = Iterable[Edit]

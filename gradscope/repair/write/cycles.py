@@ -1,6 +1,7 @@
 """The cycle of backward, step and clearing: what belongs into it, moved to where it belongs."""
 
 import ast
+from collections.abc import Iterator
 
 from gradscope.facts import Edit
 from gradscope.facts import requests as ask
@@ -25,8 +26,24 @@ def stepped(culprit: Culprit, request: ask.StepAfterBackward) -> Ways:
         return
     made, clears = culprit.at(usage.made), culprit.at(usage.clears_at)
     names = [target_of(culprit, made) if made is not None else None, _receiver(source, clears)]
+    place = source.nodes.statement(culprit.node)
+    turns = {source.of(one.target): one for one in _loops_apart(source, clears, culprit.node)}
     for name in dict.fromkeys(filter(None, names)):
-        yield after(source, source.nodes.statement(culprit.node), f"{name}.step()")
+        if name in turns:  # it stands for the last one behind its loop
+            head = f"for {name} in {source.of(turns[name].iter)}:"
+            yield after(source, place, head, f"    {name}.step()")
+        else:
+            yield after(source, place, f"{name}.step()")
+
+
+def _loops_apart(source: Source, inside: ast.AST | None, node: ast.AST) -> Iterator[ast.For]:
+    """The loops around one place in a function that are not around another one in it."""
+    if inside is None or source.nodes.function(inside) is not source.nodes.function(node):
+        return
+    around = set(ancestors(source, node))
+    for one in ancestors(source, inside):
+        if isinstance(one, ast.For) and one not in around:
+            yield one
 
 
 def cleared_late(culprit: Culprit, request: ask.ClearAfterStep) -> Ways:

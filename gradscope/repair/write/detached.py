@@ -8,13 +8,14 @@ from gradscope.facts import Edit, NoGradient
 from gradscope.facts import requests as ask
 from gradscope.repair.write.arrays import in_torch, kept
 from gradscope.repair.write.culprit import Candidate, Culprit
-from gradscope.repair.write.cycles import moved
+from gradscope.repair.write.cycles import loops_around, moved
 from gradscope.repair.write.once import computed_once
 from gradscope.repair.write.parameters import HOLDERS, below
 from gradscope.repair.write.smooth import smoothed
 from gradscope.repair.write.spelling import can_repeat
 from gradscope.repair.write.splice import before, commented, keyword
 from gradscope.repair.write.statements import block_of, dropped, rebound
+from gradscope.source import Source, binding
 from gradscope.source.arguments import called, spelled
 from gradscope.source.literals import number
 from gradscope.source.spans import ancestors, statement_at
@@ -233,8 +234,14 @@ def _earlier(culprit: Culprit) -> Iterator[Candidate]:
 
 
 def _thawed(culprit: Culprit) -> Iterator[Candidate]:
-    """`requires_grad = True`, `requires_grad_(True)`."""
+    """`requires_grad = True`, `requires_grad_(True)`; not in a function that freezes what it is
+    given, since others may give it what is to be frozen."""
     source, place = culprit.source, culprit.finding.location
+    statement = statement_at(source, place)
+    loops = loops_around(source, statement) if statement is not None else []
+    frozen = [one for loop in loops if isinstance(loop, ast.For) for one in ast.walk(loop.iter)]
+    if any(_is_given(source, one) for one in frozen if isinstance(one, ast.Name)):
+        return
     for node in source.nodes.every(ast.Constant):
         if place is None or node.value is not False or node.lineno != place.line:
             continue
@@ -242,6 +249,15 @@ def _thawed(culprit: Culprit) -> Iterator[Candidate]:
         if isinstance(statement, ast.Assign | ast.Expr):
             edit = source.replaced(node, "True")
             yield Candidate("leave `requires_grad` on", (edit,))
+
+
+def _is_given(source: Source, name: ast.Name) -> bool:
+    """Whether a name is a parameter of a function, and not of a method."""
+    given = binding(source, name)
+    function = given.statement if given is not None else None
+    if not isinstance(function, ast.FunctionDef):
+        return False
+    return not isinstance(source.parents[function], ast.ClassDef)
 
 
 def _registered(culprit: Culprit) -> Iterator[Candidate]:
@@ -295,11 +311,37 @@ def _replaces(place: ast.stmt, names: set[str]) -> bool:
 
 
 def _made_once(culprit: Culprit) -> Iterator[Candidate]:
-    """The parameter of `__init__`, without the new one that another method puts in its place."""
+    """The parameter of `__init__`, without the new one that another method puts in its place; what
+    that one is computed from it gets a name."""
     source, made = culprit.source, statement_at(culprit.source, culprit.finding.location)
     targets = [source.of(one.targets[0]) for one in source.nodes.every(ast.Assign)]
-    if isinstance(made, ast.Assign) and targets.count(source.of(made.targets[0])) > 1:
-        yield Candidate("keep the parameter that is there", (dropped(source, made),))
+    if not isinstance(made, ast.Assign) or targets.count(source.of(made.targets[0])) < 2:
+        return
+    (target, value), title = (made.targets[0], made.value), "keep the parameter that is there"
+    given = value.args[0] if isinstance(value, ast.Call) and value.args else value
+    text = source.of(target)
+    reads = [n for n in ast.walk(given) if isinstance(n, ast.expr) and source.of(n) == text]
+    if not reads or _unwrapped_value(given) in reads:
+        yield Candidate(title, (dropped(source, made),))
+    elif isinstance(target, ast.Attribute):
+        name, function = target.attr, source.nodes.function(made)
+        inside = [one for one in ast.walk(function) if isinstance(one, ast.Name | ast.Attribute)]
+        later = [one for one in inside if source.of(one) == text and one.lineno > made.lineno]
+        if not any(isinstance(one, ast.Name) and one.id == name for one in inside):
+            edits = [culprit.replace(one, name) for one in later]
+            first = culprit.source.replaced(made, f"{name} = {source.of(given)}")
+            yield Candidate(title, (first, *edits))
+
+
+def _unwrapped_value(node: ast.expr) -> ast.expr:
+    """`x` of `x.detach().clone()` and of `x.data`."""
+    while True:
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and not node.args:
+            node = node.func.value
+        elif isinstance(node, ast.Attribute) and node.attr == "data":
+            node = node.value
+        else:
+            return node
 
 
 def _not_reentrant(culprit: Culprit) -> Iterator[Candidate]:

@@ -7,8 +7,9 @@ from itertools import product
 
 from gradscope.facts import Call, Location
 from gradscope.facts import requests as ask
-from gradscope.repair.write.culprit import Culprit, Edits, Ways
+from gradscope.repair.write.culprit import Candidate, Culprit, Edits, Ways
 from gradscope.repair.write.cycles import loops_around, moved
+from gradscope.repair.write.initial import PARAMETERS
 from gradscope.repair.write.splice import after, before, commented, keyword, whole_lines
 from gradscope.repair.write.statements import beside, block_of, dropped, is_on, lines_of, node_at
 from gradscope.rules.wording import proposals
@@ -99,7 +100,10 @@ def each_turn(culprit: Culprit, request: ask.ComputeAnew) -> Ways:
     where it stood as well where something else reads it there; what a condition runs once, without
     that."""
     source, backward = culprit.source, statement_at(culprit.source, request.backward)
-    if backward is None:
+    made = [statement_at(source, one.location) for one in request.calls]
+    parameters = [way for one in made if one is not None for way in _whole_parameter(culprit, one)]
+    yield from parameters
+    if backward is None or parameters:  # a new one in each turn would learn nothing
         return
     function = source.nodes.function(backward)
     turns: list[ast.For | ast.While | ast.FunctionDef] = [*loops_around(source, backward)]
@@ -120,6 +124,21 @@ def each_turn(culprit: Culprit, request: ask.ComputeAnew) -> Ways:
         (culprit.finding.location, *(one.location for one in request.calls))
     ):
         yield _unconditional(culprit, place)
+
+
+def _whole_parameter(culprit: Culprit, made: ast.stmt) -> Iterator[Candidate]:
+    """`Parameter(x * std)` for `Parameter(x) * std`, which is no leaf and computed once."""
+    value = made.value if isinstance(made, ast.Assign | ast.AnnAssign) else None
+    inside = [
+        one
+        for one in (ast.walk(value) if value is not None else ())
+        if isinstance(one, ast.Call) and culprit.names.dotted(one.func) in PARAMETERS and one.args
+    ]
+    if value is not None and len(inside) == 1 and inside[0] is not value:
+        (call,) = inside
+        text = culprit.source.written(value, {call: culprit.source.of(call.args[0])})
+        name = culprit.source.of(call.func)
+        yield culprit.written("make a parameter of the whole", value, f"{name}({text})")
 
 
 def _unconditional(culprit: Culprit, place: Location | None) -> Edits:

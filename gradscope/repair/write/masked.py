@@ -20,6 +20,8 @@ from gradscope.source import Mask, definition, holds, mask
 from gradscope.source.arguments import Spelled, spelled
 from gradscope.source.spans import statement_at
 
+_NAN = 'float("nan")'
+
 
 def masked(culprit: Culprit, *, hidden: bool) -> Iterator[Candidate]:
     """A harmless operand where the result is thrown away: `torch.where(x > 0, x, 1.0) ** 0.5`.
@@ -48,7 +50,8 @@ def masked(culprit: Culprit, *, hidden: bool) -> Iterator[Candidate]:
     ways = (_where(culprit, condition, kept, node, harmless) for condition, kept in (*masks, *own))
     for text in dict.fromkeys(ways):
         yield Candidate(title, (culprit.replace(node, text),), same=hidden)
-    yield from _restored(culprit, edge, node, own)
+    if hidden or _value(culprit) != _NAN:  # which would be there as before
+        yield from _restored(culprit, edge, node, own)
 
 
 def value_kept(culprit: Culprit) -> Iterator[Candidate]:

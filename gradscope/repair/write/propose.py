@@ -141,6 +141,7 @@ BY_FIELDS: Mapping[type[ask.Request], Callable[[Culprit, Any], Ways]] = {
 }
 
 
+_EVERYWHERE = ask.LearnInside | ask.LearnPartInside
 _ACROSS_FILES = (
     ask.StableForm
     | ask.LearnInside
@@ -202,7 +203,10 @@ def _ways(culprit: Culprit, fix: Fix) -> Iterator[Candidate]:
     by_class = BY_CLASS.get(type(request))
     with suppress(NoTorch):
         for way in by_class(culprit) if by_class else BY_FIELDS[type(request)](culprit, request):
-            yield way if isinstance(way, Candidate) else Candidate(fix.title, tuple(way))
+            if isinstance(way, Candidate):
+                yield way
+            else:
+                yield Candidate(fix.title, tuple(way), everywhere=isinstance(request, _EVERYWHERE))
     if isinstance(request, _ACROSS_FILES):
         whole = linked(culprit)
         if whole is not None:

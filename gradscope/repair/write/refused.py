@@ -64,8 +64,12 @@ def in_place(culprit: Culprit) -> Ways:
         text = text[:begin] + in_place_of(source, one) + text[end:]
     for name in names:
         text += "" if _is_cleared(source, f"{name}.grad") else f"{new}{indent}{name}.grad = None"
-    around = [one for one in ancestors(source, first) if isinstance(one, ast.With)]
-    if guard not in [source.of(item.context_expr) for one in around for item in one.items]:
+    around = list(ancestors(source, first))
+    guards = [
+        item.context_expr for one in around if isinstance(one, ast.With) for item in one.items
+    ]
+    guards += [one for each in around for one in getattr(each, "decorator_list", ())]
+    if not any(source.of(one) in (guard, guard.removesuffix("()")) for one in guards):
         text = _within(source, guard, first, text)
     yield [source.edit(start, past, text + new)]
 

@@ -109,7 +109,7 @@ class ExplodingGradient(Rule):
             chain=explained[0].chain if explained else (),
             # Clipping bounds the step and leaves the reason where it is.
             fixes=(
-                ask.KeepNorm(growth.axis, growth.nodes, magnitudes.dimensions),
+                *_at_the_reason(growth, magnitudes),
                 ask.ClipNorm(growths.clip_bound(totals[:step])),
             ),
         )
@@ -135,9 +135,8 @@ class ExplodingGradient(Rule):
             f" overflows {dtype}",
             f"The same computation multiplies what it is given, {way}: a norm of"
             f" {text_of(first, 3)} becomes {text_of(last, 3)} before it leaves the range. The"
-            " growth is steady, so it comes from the weights and not from one bad batch, and"
-            " backward multiplies by the same weights. A wider dtype only lasts a few repeats"
-            " longer.",
+            f" growth is steady, so it comes from {_factor(magnitudes)} and not from one bad batch,"
+            " and backward multiplies by the same. A wider dtype only lasts a few repeats longer.",
             growth.call,
             step=growth.step,
             op=event.op,
@@ -148,9 +147,26 @@ class ExplodingGradient(Rule):
             numbers=tuple(phrases.profile(growth, "the values", "the first one first")),
             symptoms=root.symptoms,
             chain=root.chain,
-            fixes=(ask.KeepNorm(growth.axis, growth.nodes, magnitudes.dimensions), between),
+            fixes=(*_at_the_reason(growth, magnitudes), between),
             strength=Strength.PROVEN,
         )
+
+
+def _has_matrices(magnitudes: Magnitudes) -> bool:
+    return any(most > 1 for _, _, most in magnitudes.dimensions)
+
+
+def _factor(magnitudes: Magnitudes) -> str:
+    return "the weights" if _has_matrices(magnitudes) else "the factor of each repeat"
+
+
+def _at_the_reason(growth: Growth, magnitudes: Magnitudes) -> Iterator[Fix | ask.Request]:
+    """A layer starts from other weights. What has numbers alone, as an integrator, takes steps."""
+    if _has_matrices(magnitudes):
+        yield ask.KeepNorm(growth.axis, growth.nodes, magnitudes.dimensions)
+    else:
+        title = "take shorter steps, or an implicit one: this one is too long for what it follows"
+        yield Fix("init", title, "unsafe", "dt = dt / 4")
 
 
 def _words(growth: Growth) -> tuple[str, str, str]:

@@ -73,18 +73,27 @@ class LostUpdate(Rule):
             yield from self._unwritten(trace)
 
     def _unwritten(self, trace: Trace) -> Iterator[Finding]:
-        """An update by hand that no parameter gets to know of."""
-        leaves = [
-            leaf
-            for leaf in trace.magnitudes.leaves
+        """An update, by hand or of an optimizer that the program defines, that no parameter gets to
+        know of."""
+        leaves = trace.magnitudes.leaves
+        lost = [
+            (leaf.lost_at, leaf.name)
+            for leaf in leaves
             if leaf.lost_at and leaf.weight == leaf.start and any(leaf.known)
         ]
-        if not leaves:
+        lost += [
+            (one.lost_at, name)
+            for one in trace.magnitudes.usages
+            if one.lost_at
+            for name in one.held
+        ]
+        if not lost:
             return
-        step = trace.steps[-1].index
-        names = phrases.listed([leaf.name for leaf in leaves])
+        step, place = trace.steps[-1].index, lost[0][0]
+        named = [name for _, name in lost]
         yield self.found(
-            f"the update of {plural(len(leaves), 'parameter')} goes to a name: {names}",
+            f"the update of {plural(len(named), 'parameter')} goes to a name:"
+            f" {phrases.listed(named)}",
             "The assignment gives the loop's variable a new tensor, and does not write into the"
             " parameter that it stood for. Nothing reads the new one: the parameters stay as they"
             " were initialised.",
@@ -92,10 +101,10 @@ class LostUpdate(Rule):
             phase=Phase.OPTIMIZER,
             step=step,
             op="step",
-            location=leaves[0].lost_at,
+            location=place,
             label="no parameter is written",
             symptoms=tuple(
-                Symptom(Trouble.UNCHANGED, Subject.PARAMETER, step, leaf.name) for leaf in leaves
+                Symptom(Trouble.UNCHANGED, Subject.PARAMETER, step, name) for name in named
             ),
             fixes=(ask.UpdateInPlace(),),
         )
