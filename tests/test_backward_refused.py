@@ -1078,3 +1078,27 @@ def test_a_round_number_was_not_read_out_of_the_tensor_that_happens_to_be_equal(
 
     assert finding.location.line == 9
     assert ".log_prob(chances.sample()))" in (finding.fixes[0].patch or "")
+
+
+TURNS = """\
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+G, D = nn.Linear(2, 3), nn.Linear(3, 1)
+og, od = torch.optim.SGD(G.parameters(), 0.1), torch.optim.SGD(D.parameters(), 0.1)
+for _ in range(3):
+    fake = G(torch.randn(8, 2))
+    for opt, sign in ((od, 1), (og, -1)):
+        opt.zero_grad()
+        loss = sign * D(fake).mean()
+        loss.backward()
+        opt.step()
+"""
+
+
+def test_a_detach_that_leaves_an_optimizer_without_gradients_is_not_verified(tmp_path):
+    (found,) = diagnosed_text(TURNS, tmp_path, verify=True).findings
+
+    verified = [fix.patch or "" for fix in found.fixes if fix.verified]
+    assert verified and not any("detach" in patch for patch in verified)

@@ -16,13 +16,15 @@ NUMBERS = frozenset({"_local_scalar_dense", "item", "equal", "is_nonzero", "lift
 class Cut:
     """An op that took values with a graph and gave values without: `lost` are the leaves. Of these
     `idle` were read themselves and not used by a layer, as an initialisation or a log reads them:
-    unless it reaches the loss, that is no use. `of_term`: it took a single number, as a loss is."""
+    unless it reaches the loss, that is no use. `of_term`: it took a single number, as a loss is.
+    `in_forward`: a module was running, which does not initialise itself then."""
 
     reason: NoGradient
     note: Note
     lost: int
     idle: int = 0
     of_term: bool = False
+    in_forward: bool = False
 
 
 def cut_by(op: str, out: Any) -> NoGradient | None:

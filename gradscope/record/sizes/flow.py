@@ -340,7 +340,8 @@ class Flow:
         """Its bit."""
         inside = reason in (NoGradient.FUNCTION, NoGradient.CHECKPOINT)
         custom = self._context.function if inside else None
-        self.cuts.append(Cut(reason, Note(info, *site, None, custom), lost, idle, of_term))
+        note, in_forward = Note(info, *site, None, custom), self._context.module is not None
+        self.cuts.append(Cut(reason, note, lost, idle, of_term, in_forward))
         if lost == idle:
             self._idle |= 1 << (len(self.cuts) - 1)
         return 1 << (len(self.cuts) - 1)
@@ -353,8 +354,9 @@ class Flow:
     def _pass_on(
         self, info: OpInfo, args: tuple[Any, ...], out: Any, state: tuple[int, int], read: set[int]
     ) -> None:
-        results = [*flatten(out), *info.written_tensors(args, {})]
-        for tensor in results:
+        given = (*flatten(out), *info.written_tensors(args, {}))
+        results = {id(one): one for one in given}  # what writes gives what it has written
+        for tensor in results.values():
             key = storage_key(tensor) if id(tensor) not in self._bits else None
             if key is None or (len(results) > 1 and is_whole(tensor)):
                 continue

@@ -38,7 +38,7 @@ def why_missing(step: int, leaf: torch.Tensor, flow: Flow, reached: int, held: b
     """`reached` are the cuts upstream of what is differentiated; `held`: by a module."""
     absence = Absence("", True, NoGradient.UNUSED if held else NoGradient.STALE, False, step)
     bit = flow.bit_of(leaf)
-    cut = blocking(bit, flow, reached)
+    cut = blocking(bit, flow, reached) or _read_out(bit, flow)
     if cut is None:
         if not bit and (early := place_of(flow.early.of(leaf))) is not None:
             return replace(absence, reason=NoGradient.LATE, location=early)
@@ -85,6 +85,14 @@ def blocking(bit: int, flow: Flow, reached: int) -> Cut | None:
         if telling:
             return telling[-1]
     return None
+
+
+def _read_out(bit: int, flow: Flow) -> Cut | None:
+    """Where a layer detached the leaf itself, to go on with its numbers; nothing else read it."""
+    if flow.is_used(bit):
+        return None
+    found = (one for one in flow.cuts if one.idle & bit and one.in_forward)
+    return next((one for one in found if one.reason is NoGradient.DETACH), None)
 
 
 def straightened(bit: int, flow: Flow, reached: int) -> Cut | None:

@@ -26,14 +26,10 @@ def stepped(culprit: Culprit, request: ask.StepAfterBackward) -> Ways:
         return
     made, clears = culprit.at(usage.made), culprit.at(usage.clears_at)
     names = [target_of(culprit, made) if made is not None else None, _receiver(source, clears)]
-    place = source.nodes.statement(culprit.node)
-    turns = {source.of(one.target): one for one in _loops_apart(source, clears, culprit.node)}
+    apart = {source.of(one.target) for one in _loops_apart(source, clears, culprit.node)}
     for name in dict.fromkeys(filter(None, names)):
-        if name in turns:  # it stands for the last one behind its loop
-            head = f"for {name} in {source.of(turns[name].iter)}:"
-            yield after(source, place, head, f"    {name}.step()")
-        else:
-            yield after(source, place, f"{name}.step()")
+        if name not in apart:  # where it stands for any of several
+            yield after(source, source.nodes.statement(culprit.node), f"{name}.step()")
 
 
 def _loops_apart(source: Source, inside: ast.AST | None, node: ast.AST) -> Iterator[ast.For]:

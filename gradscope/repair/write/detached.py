@@ -69,7 +69,8 @@ def _straight_through(culprit: Culprit) -> Iterator[Candidate]:
 
 
 def _undecided(culprit: Culprit) -> Iterator[Candidate]:
-    """`prob` for `(prob > 0.5).float()`, `scores` for `scores.argmax(1).float()`."""
+    """`prob` for `(prob > 0.5).float()`, `scores` for `scores.argmax(1).float()`, and
+    `softmax(scores, 1)` for `one_hot(scores.argmax(1), n).float()`."""
     whole, source = culprit.node, culprit.source
     if not isinstance(whole, ast.Compare | ast.Call):
         return
@@ -80,13 +81,17 @@ def _undecided(culprit: Culprit) -> Iterator[Candidate]:
         decided = whole.left if is_one else None
     if decided is None:
         return
+    text, dims = source.of(decided), spelled(source, whole).positional[1:2]
     for around in ancestors(source, whole):
-        if isinstance(around, ast.Call) and called(around) in _FROM_INTEGERS:
+        name = called(around) if isinstance(around, ast.Call) else ""
+        if name == "one_hot" and dims and isinstance(around, ast.Call):
+            text, whole = culprit.torch(f"torch.softmax({text}, {source.of(dims[0])})"), around
+        elif name in _FROM_INTEGERS and isinstance(around, ast.Call):
             whole = around
         elif not isinstance(around, ast.Attribute):
             break
-    title = f"go on with `{source.of(decided)}`: a decision has no slope"
-    yield culprit.written(title, whole, source.of(decided))
+    title = f"go on with `{text}`: a decision has no slope"
+    yield culprit.written(title, whole, text)
 
 
 def _past_the_choice(culprit: Culprit) -> Iterator[Candidate]:

@@ -245,7 +245,11 @@ def _fixes(lost: Lost) -> Iterator[Asked]:
     elif lost.how is Loss.LEFT_OUT:
         yield ask.AddParameters(usage, lost.others)
     elif lost.how is Loss.NO_RATE:
-        yield Fix("graph", "give it a learning rate above 0", "unsafe", "lr=1e-3")
+        if usage.schedule is not None and usage.schedule.base:
+            title = "let the schedule's function give a factor above 0: `//` gives 0 below 1"
+            yield Fix("graph", title, "unsafe", "step / total")
+        else:
+            yield Fix("graph", "give it a learning rate above 0", "unsafe", "lr=1e-3")
     elif lost.how is Loss.OVERCLIPPED:
         yield ask.ClipNorm(clip_bound(tuple(one.total for one in usage.movements)))
     elif lost.how is Loss.ROUNDED:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from gradscope.facts import Skipping, Usage, number, plural
+from gradscope.facts import Schedule, Skipping, Usage, number, plural
 from gradscope.ops.dtypes import FINFO
 from gradscope.rules.reading.lost import Loss, Lost
 from gradscope.rules.wording import phrases
@@ -46,8 +46,8 @@ _WORDS = {
     ),
     Loss.NO_RATE: Words(
         "the learning rate is 0 in all {of} steps of `{optimizer}`",
-        "Each step goes along the gradient times the learning rate, which is 0. Gradients are"
-        " computed, and the parameters stay as they were initialised.",
+        "Each step goes along the gradient times the learning rate, which is 0.{by_factor}"
+        " Gradients are computed, and the parameters stay as they were initialised.",
         "with a learning rate of 0",
     ),
     Loss.IDLE: Words(
@@ -147,6 +147,7 @@ def words(lost: Lost) -> Words:
         "since": rates.since,
         "schedule": f"`{schedule.name}`" if schedule else "Something",
         "base": number((schedule.base if schedule else None) or 0.0, 3),
+        "by_factor": _by_factor(schedule),
         "moves": _moves(usage),
         "moves_by": number(movement.moved if movement else 0.0, 2),
         "total": number(movement.total if movement else 0.0, 3),
@@ -188,6 +189,13 @@ def numbers(lost: Lost) -> Iterator[str]:
         yield f"{plural(usage.passes, 'backward pass', 'backward passes')}, {usage.updates} steps"
     if lost.how is Loss.NEVER_STEPS:
         yield f"without a step: {phrases.listed(usage.held)}"
+
+
+def _by_factor(schedule: Schedule | None) -> str:
+    if schedule is None or not schedule.base:
+        return ""
+    base = number(schedule.base, 3)
+    return f" The optimizer was given {base}, and `{schedule.name}` multiplies that by 0 each time."
 
 
 def _others(lost: Lost) -> str:
