@@ -12,7 +12,7 @@ import torch
 
 from gradscope.dataclass import dataclass
 from gradscope.facts import Movement, Overflow
-from gradscope.record.finite import all_finite, dtype_of
+from gradscope.record.finite import all_finite, dtype_of, plain
 from gradscope.record.optimizers import parameters_of
 from gradscope.record.sites import place_of
 from gradscope.record.sizes.clipping import Clip
@@ -78,13 +78,16 @@ def end_movement(
 
 def overflow_in(optimizer: Any, step: int, names: Mapping[int, str]) -> Overflow | None:
     """What it keeps of a finite gradient that is inf now."""
-    found = [
-        (one, key, float(one.grad.abs().max()))
-        for one in parameters_of(optimizer)
-        if one.grad is not None and one.numel() and all_finite((one.grad,))
-        for key, kept in optimizer.state.get(one, {}).items()
-        if isinstance(kept, torch.Tensor) and kept.dim() and not all_finite((kept,))
-    ]
+    found = []
+    for one in parameters_of(optimizer):
+        kept = optimizer.state.get(one, {}).items()
+        averages = [(key, each) for key, each in kept if getattr(each, "ndim", 0)]
+        if all_finite(each for _, each in averages):
+            continue
+        grad = plain(one.grad) if one.grad is not None else None
+        if grad is not None and grad.numel() and all_finite((grad,)):
+            largest = float(grad.abs().max())
+            found += [(one, key, largest) for key, each in averages if not all_finite((each,))]
     if not found:
         return None
     worst, key, largest = max(found, key=itemgetter(2))
@@ -96,11 +99,14 @@ def overflow_in(optimizer: Any, step: int, names: Mapping[int, str]) -> Overflow
 def overflow_of(clips: Sequence[Clip], optimizer: Any, step: int) -> Overflow | None:
     """The same of the norm that one of them divides by: of a gradient that is bad itself, NaN is
     left."""
-    clip = next((one for one in clips if one.total is not None and one.total.isinf()), None)
+    totals = [(clip, plain(clip.total)) for clip in clips if clip.total is not None]
+    clip, total = next(
+        (one for one in totals if one[1] is not None and one[1].isinf()), (None, None)
+    )
     held = [one for one in parameters_of(optimizer) if one.grad is not None]
-    if clip is None or clip.total is None or not all_finite(one.grad for one in held):
+    if clip is None or total is None or not all_finite(one.grad for one in held):
         return None
-    return Overflow(step, len(held), dtype_of(clip.total), clipped_at=place_of(clip.site))
+    return Overflow(step, len(held), dtype_of(total), clipped_at=place_of(clip.site))
 
 
 def _moved(part: _Part) -> float:
