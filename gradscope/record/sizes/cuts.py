@@ -17,7 +17,7 @@ class Cut:
     """An op that took values with a graph and gave values without: `lost` are the leaves. Of these
     `idle` were read themselves and not used by a layer, as an initialisation or a log reads them:
     unless it reaches the loss, that is no use. `of_term`: it took a single number, as a loss is.
-    `in_forward`: a module was running, which does not initialise itself then."""
+    `in_forward`: of the module that was running, which goes on with its numbers."""
 
     reason: NoGradient
     note: Note

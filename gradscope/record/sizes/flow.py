@@ -139,7 +139,8 @@ class Flow:
                 self._add_cut(NoGradient.STRAIGHT_THROUGH, info, site, over)
                 cuts |= self._follow_constant(site, self.cuts[-1])
             of_term = any(is_number(one) and one.requires_grad for one in flatten(args))
-            cuts |= self._add_cut(reason, info, site, live, idle, of_term=of_term)
+            owned = bool(idle) and self._is_of_caller(args)
+            cuts |= self._add_cut(reason, info, site, live, idle, of_term=of_term, owned=owned)
             self._terms.note_number(out, self.cuts[-1])
             drawn = storage_key(out) if isinstance(out, torch.Tensor) else None
             if reason is NoGradient.NO_GRAD and site[1] and drawn not in read:  # nor a view
@@ -242,6 +243,12 @@ class Flow:
         if last.reason is NoGradient.DETACH and last.note.user == user:
             self.cuts[-1] = replace(last, of_term=False)
 
+    def _is_of_caller(self, args: Sequence[Any]) -> bool:
+        """Whether one of these is a parameter of the very module that runs."""
+        frame = self._context.module
+        held = frame.module._parameters.values() if frame is not None else ()
+        return any(one is parameter for one in flatten(args) for parameter in held)
+
     def _cuts_before_term(self, term: torch.Tensor) -> list[Cut]:
         """But for those of what was detached to be compared, which has no slope as it is."""
         cuts = self.of(term)[1]
@@ -336,12 +343,12 @@ class Flow:
         idle: int = 0,
         *,
         of_term: bool = False,
+        owned: bool = False,
     ) -> int:
         """Its bit."""
         inside = reason in (NoGradient.FUNCTION, NoGradient.CHECKPOINT)
         custom = self._context.function if inside else None
-        note, in_forward = Note(info, *site, None, custom), self._context.module is not None
-        self.cuts.append(Cut(reason, note, lost, idle, of_term, in_forward))
+        self.cuts.append(Cut(reason, Note(info, *site, None, custom), lost, idle, of_term, owned))
         if lost == idle:
             self._idle |= 1 << (len(self.cuts) - 1)
         return 1 << (len(self.cuts) - 1)

@@ -153,7 +153,8 @@ class ExplodingGradient(Rule):
 
 
 def _has_matrices(magnitudes: Magnitudes) -> bool:
-    return any(most > 1 for _, _, most in magnitudes.dimensions)
+    known = magnitudes.dimensions  # of nothing, where no backward has run
+    return not known or any(most > 1 for _, _, most in known)
 
 
 def _factor(magnitudes: Magnitudes) -> str:
