@@ -213,7 +213,7 @@ def undecided(
         return verdict
     by, size = abs(moved - loss), max(abs(loss), abs(moved))
     if by <= MOVED_BY_NUMBER * share * size and by <= max(MOVED_AT_ALL * share, CLOSE * size):
-        leaf = _decided(after, other) if kinds & BOUNDS else ""
+        leaf = _decided(after, other) if kinds & BOUNDS and by <= ROUNDED * size else ""
         return Holds(verdict.effects, verdicts.NumberDecides(moved, leaf)) if leaf else verdict
     if max(abs(loss), abs(moved)) <= MINIMUM:  # both stand for 0: equal vectors have no angle
         return verdict
