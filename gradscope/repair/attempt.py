@@ -164,9 +164,9 @@ class Bench:
         # zeros it is all that there is.
         is_noise = any(isinstance(fix.request, ask.AddToDiagonal) for fix in finding.fixes)
         is_noise = is_noise and not worth.refuses_zeros(self.before.trace)
-        step, kinds = last_step(finding), {each.kind for each in one.made}
+        step = last_step(finding)
         if not is_noise and any(
-            worth.may_be_decided(self.before.trace, step, kind) for kind in kinds
+            worth.may_be_decided(self.before.trace, step, kind) for kind in one.kinds
         ):
             other = replace(one, text=one.varied)
             varied = partial(self._run, other.texts, first) if other.text != one.text else None
@@ -213,8 +213,7 @@ class Bench:
                 if exact is None and varied is not None and isinstance(found, Verified):
                     other = varied(step + 1, Purpose.FIX)
                     share = first.bad / first.numel if first is not None and first.numel else 1.0
-                    kinds = {each.kind for each in one.made}
-                    found = worth.undecided(found, trace, other, step, share, kinds)
+                    found = worth.undecided(found, trace, other, step, share, one.kinds)
                 is_known = exact is not None and worth.shows_gradients(exact, step)
                 if not same and not is_known and isinstance(found, Verified):
                     return self._gone_on(finding, found, again, after, step)
@@ -262,9 +261,7 @@ class Bench:
             follows = verdicts.Follows(back.step, cause_of(back))
             remains = back if is_another(back, finding) else None
             return Outcome(Holds(verdict.effects, follows), remains=remains)
-        of_graph = self.before.trace.refusal is not None
-        first = self.before.trace
-        return Outcome(worth.gone_on(verdict, first, ahead, step, of_graph=of_graph))
+        return Outcome(worth.gone_on(verdict, self.before.trace, ahead, step))
 
     def _in_float64(self, step: int) -> Trace | None:
         """The program without any patch, where that shows what is right; None where it does not,

@@ -39,6 +39,10 @@ class Patched:
         return self.made[0].kind
 
     @property
+    def kinds(self) -> frozenset[str]:
+        return frozenset(one.kind for one in self.made)
+
+    @property
     def same(self) -> bool:
         """What the values may do is what the loosest of the repairs claims."""
         return all(one.same for one in self.made)

@@ -4,7 +4,6 @@ step, and at which learning rate training stops diverging."""
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from itertools import accumulate, islice
 from statistics import fmean
 from typing import Any
 
@@ -15,7 +14,7 @@ from gradscope.facts import Finding, Fix, Location, Severity, Trace
 from gradscope.facts import requests as ask
 from gradscope.repair.again import Again
 from gradscope.repair.budget import Purpose
-from gradscope.repair.worth import LOSS
+from gradscope.repair.worth import leaps
 from gradscope.repair.write.splice import spliced
 from gradscope.report.status import Doing
 from gradscope.rules.order import consequence, is_wrong_gradient
@@ -148,11 +147,7 @@ def settles(trace: Trace) -> bool:
     half = len(known) // 2
     if half == 0 or len(known) < len(losses) or trace.symptoms:
         return False
-    largest = accumulate(map(abs, known), max, initial=1.0)
-    if any(
-        abs(loss) > LOSS * most
-        for loss, most in zip(known[1:], islice(largest, 1, None), strict=False)
-    ):
+    if any(leaps(loss, map(abs, known[:at])) for at, loss in enumerate(known) if at):
         return False
     return fmean(known[half:]) <= fmean(known[:half])
 

@@ -222,7 +222,7 @@ def undecided(
 
 def _decided(after: Trace, other: Trace) -> str:
     """A leaf whose gradient another number makes another one; empty where there is none."""
-    usual = max((_largest(a.sample) for a, _ in pairs(after, other)), default=0.0)
+    usual = _usual(after, other)
     moved = (
         a.name
         for a, b in pairs(after, other)
@@ -231,12 +231,12 @@ def _decided(after: Trace, other: Trace) -> str:
     return next(moved, "")
 
 
-def gone_on(
-    verdict: Verified, before: Trace, ahead: Seen, step: int, *, of_graph: bool = False
-) -> Verified | Holds:
-    """The verdict on a fix with which the program ran on for some steps; `of_graph`: it changes
-    what is differentiated, and no value."""
-    but = _beyond(before, ahead, step) or (_cut_off(ahead.trace, step) if of_graph else None)
+def gone_on(verdict: Verified, before: Trace, ahead: Seen, step: int) -> Verified | Holds:
+    """The verdict on a fix with which the program ran on for some steps. What autograd has refused
+    is mended by what is differentiated, and may leave something out of that."""
+    but = _beyond(before, ahead, step)
+    if but is None and before.refusal is not None:
+        but = _cut_off(ahead.trace, step)
     return verdict if but is None else Holds(verdict.effects, but)
 
 
@@ -283,7 +283,7 @@ def _is_met(after: Trace, exact: Trace, step: int, share: float = CLOSE) -> bool
     norms = total_norm(after.gradients), total_norm(exact.gradients)
     is_flat = max(abs(loss), abs(right), *norms) <= ROUNDED
     # What cancels, as the gradient of an offset that the loss does not see, is rounding alone.
-    usual = max((_largest(a.sample) for a, _ in pairs(exact, after)), default=0.0)
+    usual = _usual(exact, after)
     return is_flat or all(
         distance(a, b) <= share
         for a, b in pairs(exact, after)
@@ -308,7 +308,7 @@ def _size(before: Trace, after: Trace, step: int) -> verdicts.Shortfall | None:
     if any(norms) and norm > NORM * max(norms):
         return verdicts.HugeGradient(max(norms))
     # A leaf's own others may be 0 but for rounding, as the gradient of a key's bias is.
-    usual = max((_largest(first.sample) for first, _ in pairs(before, after)), default=0.0)
+    usual = _usual(before, after)
     for first, second in pairs(before, after):
         both = zip(first.sample, second.sample, strict=False)
         healed = _largest(new for old, new in both if not math.isfinite(old))
@@ -323,6 +323,11 @@ def _size(before: Trace, after: Trace, step: int) -> verdicts.Shortfall | None:
     return None
 
 
+def _usual(first: Trace, second: Trace) -> float:
+    """The largest element of the gradients that both runs show, as the first one has it."""
+    return max((_largest(one.sample) for one, _ in pairs(first, second)), default=0.0)
+
+
 def _largest(values: Iterable[float]) -> float:
     """The size of the largest that is finite."""
     return max((abs(one) for one in values if math.isfinite(one)), default=0.0)
@@ -335,8 +340,8 @@ def _beyond(before: Trace, after: Seen, step: int) -> verdicts.Shortfall | None:
         if finding.step > step and finding.severity is Severity.ERROR and finding.name in TOO_LARGE:
             return verdicts.Follows(finding.step, cause_of(finding))
     for one in after.trace.steps[step + 1 :]:
-        most = max([1.0, *_losses(before, step), *_losses(after.trace, one.index)])
-        if one.loss is not None and math.isfinite(one.loss) and abs(one.loss) > LOSS * most:
+        earlier = (*_losses(before, step), *_losses(after.trace, one.index))
+        if one.loss is not None and math.isfinite(one.loss) and leaps(one.loss, earlier):
             return verdicts.Follows(one.index, loss=one.loss)
     norms = _norms(after.trace)
     for index in range(step + 1, len(norms)):
@@ -344,6 +349,11 @@ def _beyond(before: Trace, after: Seen, step: int) -> verdicts.Shortfall | None:
         if most and norms[index] > NORM * most:
             return verdicts.Follows(index, norm=norms[index])
     return None
+
+
+def leaps(loss: float, earlier: Iterable[float]) -> bool:
+    """Whether a loss is far beyond the sizes of those before it."""
+    return abs(loss) > LOSS * max([1.0, *earlier])
 
 
 def _losses(trace: Trace, end: int) -> list[float]:

@@ -22,7 +22,7 @@ from gradscope.record.sizes.crossings import Crossings
 from gradscope.record.sizes.flow import Flow
 from gradscope.record.sizes.leaves import Succession
 from gradscope.record.sizes.reasons import explained, straightened, why_missing, why_zero
-from gradscope.record.sizes.terms import sums_in
+from gradscope.record.sizes.reduction import sums_in
 
 _MISSED = 3  # updates that an optimizer made with a parameter which the program has replaced
 _REMADE = 3  # passes at which a parameter was made anew; fewer may be a change of the model
@@ -68,11 +68,8 @@ class Absences:
         for one in flow.constants_in(cuts):
             reason, call, location, _ = explained(one.cut)
             is_drawn = reason is NoGradient.SAMPLED and guard_of(one.cut.note.user) is None
-            if (
-                one.sum not in sums
-                if one.sum is not None
-                else reason not in _BESIDE and not is_drawn
-            ):
+            is_told = is_drawn or reason in _BESIDE if one.sum is None else one.sum in sums
+            if not is_told:
                 continue
             through = one.through if one.likely else 0
             others = (key for key, leaf in held.items() if flow.bit_of(leaf) & through)

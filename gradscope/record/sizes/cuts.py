@@ -17,14 +17,14 @@ class Cut:
     """An op that took values with a graph and gave values without: `lost` are the leaves. Of these
     `idle` were read themselves and not used by a layer, as an initialisation or a log reads them:
     unless it reaches the loss, that is no use. `of_term`: it took a single number, as a loss is.
-    `in_forward`: of the module that was running, which goes on with its numbers."""
+    `owned`: a parameter of the module that was running, which goes on with its numbers."""
 
     reason: NoGradient
     note: Note
     lost: int
     idle: int = 0
     of_term: bool = False
-    in_forward: bool = False
+    owned: bool = False
 
 
 def cut_by(op: str, out: Any) -> NoGradient | None:

@@ -28,7 +28,7 @@ from gradscope.record.sizes.cuts import NUMBERS, Cut, cut_by, is_whole
 from gradscope.record.sizes.graphless import Constant, Constants, passed_over
 from gradscope.record.sizes.readouts import EarlyReads, Readouts
 from gradscope.record.sizes.selections import Selection, selection_of
-from gradscope.record.sizes.terms import Terms, is_number
+from gradscope.record.sizes.terms import Terms, is_term
 from gradscope.record.tracing import computes_values
 
 _current_node = torch._C._current_autograd_node
@@ -138,7 +138,7 @@ class Flow:
             if over and torch.is_grad_enabled():
                 self._add_cut(NoGradient.STRAIGHT_THROUGH, info, site, over)
                 cuts |= self._follow_constant(site, self.cuts[-1])
-            of_term = any(is_number(one) and one.requires_grad for one in flatten(args))
+            of_term = any(is_term(one) and one.requires_grad for one in flatten(args))
             owned = bool(idle) and self._is_of_caller(args)
             cuts |= self._add_cut(reason, info, site, live, idle, of_term=of_term, owned=owned)
             self._terms.note_number(out, self.cuts[-1])
@@ -157,7 +157,7 @@ class Flow:
             cuts |= self._add_cut(NoGradient.SAMPLED, info, site, live)
             cuts |= self._follow_constant(site, self.cuts[-1], drawn=storage_key(out))
             live = 0
-        elif live and made and has(info.name, Trait.ADDS) and is_number(out):
+        elif live and made and has(info.name, Trait.ADDS) and is_term(out):
             for term, lost in self._terms.without_graph(args, self._cuts_before_term):
                 bit = self._add_cut(term.reason, OpInfo(""), (term.note.user, term.note.inner), 0)
                 self._constants.add(bit, Constant(term, lost, sum=made - 1))
@@ -252,8 +252,11 @@ class Flow:
     def _cuts_before_term(self, term: torch.Tensor) -> list[Cut]:
         """But for those of what was detached to be compared, which has no slope as it is."""
         cuts = self.of(term)[1]
-        counts = (at for at, one in enumerate(self.cuts) if one.reason is NoGradient.INTEGER)
-        return list(self.cuts_in(cuts & (~self._compared | sum(1 << at for at in counts))))
+        return [
+            one
+            for at, one in enumerate(self.cuts)
+            if cuts >> at & 1 and (one.reason is NoGradient.INTEGER or not self._compared >> at & 1)
+        ]
 
     def _learnt(self, tensors: Sequence[Any]) -> Iterator[int]:
         """The memories of those that are parameters, or made of such."""

@@ -22,7 +22,7 @@ class Constant(NamedTuple):
     it does a sample: it depends on the leaves `lost`. `asked` are the memories of the parameters
     that a gradient is by, or of what was made of them. `likely`: it was asked how likely a sample
     is, which trains what it was drawn from. `through` are the leaves of others that have computed
-    with it."""
+    with it. `sum`: the number of the node that adds it to others as a term."""
 
     cut: Cut
     lost: int
@@ -51,7 +51,7 @@ class Constants:
 
     def found_in(self, bits: int) -> Iterator[Constant]:
         """A sample whose likelihood was asked for needs no other gradient, unless others have
-        computed with it. `sum` is the number of the node that adds it to others as it is."""
+        computed with it."""
         found = (one for bit, one in self._found.items() if bits & bit)
         return (one for one in found if one.through or not one.likely)
 

@@ -78,16 +78,19 @@ def end_movement(
 
 def overflow_in(optimizer: Any, step: int, names: Mapping[int, str]) -> Overflow | None:
     """What it keeps of a finite gradient that is inf now."""
+    kept = [
+        (one, key, each)
+        for one in parameters_of(optimizer)
+        for key, each in optimizer.state.get(one, {}).items()
+        if getattr(each, "ndim", 0)
+    ]
+    if all_finite(each for *_, each in kept):
+        return None
     found = []
-    for one in parameters_of(optimizer):
-        kept = optimizer.state.get(one, {}).items()
-        averages = [(key, each) for key, each in kept if getattr(each, "ndim", 0)]
-        if all_finite(each for _, each in averages):
-            continue
+    for one, key, each in kept:
         grad = plain(one.grad) if one.grad is not None else None
-        if grad is not None and grad.numel() and all_finite((grad,)):
-            largest = float(grad.abs().max())
-            found += [(one, key, largest) for key, each in averages if not all_finite((each,))]
+        if grad is not None and grad.numel() and not all_finite((each,)) and all_finite((grad,)):
+            found.append((one, key, float(grad.abs().max())))
     if not found:
         return None
     worst, key, largest = max(found, key=itemgetter(2))
@@ -120,9 +123,9 @@ def _moved(part: _Part) -> float:
 
 
 def _can_be_read(one: torch.Tensor, dtypes: Sequence[torch.dtype]) -> bool:
-    plain = type(one) in (torch.Tensor, torch.nn.Parameter) and one.layout is torch.strided
+    is_plain = type(one) in (torch.Tensor, torch.nn.Parameter) and one.layout is torch.strided
     return (
-        plain
+        is_plain
         and one.dtype in dtypes
         and not one.is_meta
         and one.is_contiguous()

@@ -91,7 +91,7 @@ def _read_out(bit: int, flow: Flow) -> Cut | None:
     """Where a layer detached the leaf itself, to go on with its numbers; nothing else read it."""
     if flow.is_used(bit):
         return None
-    found = (one for one in flow.cuts if one.idle & bit and one.in_forward)
+    found = (one for one in flow.cuts if one.idle & bit and one.owned)
     return next((one for one in found if one.reason is NoGradient.DETACH), None)
 
 

@@ -2,7 +2,7 @@
 
 import ast
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -19,6 +19,7 @@ _MEAN, _SUM = 1, 2  # at::Reduction
 _DEEPEST = 64  # nodes between a loss and the means that it is made of
 _FEWEST = 8  # terms: over less, a sum and a mean are the same to a learning rate
 _HANDS_ON = ("AddBackward0", "SubBackward0", "NegBackward0", "ToCopyBackward0", "SqueezeBackward0")
+_SCALES = ("MulBackward0", "DivBackward0")
 _PER_ROW = ("NllLoss", "NllLoss2D")  # whose mean divides by the rows alone
 
 
@@ -67,13 +68,12 @@ def factor_of_mean(
         if not waiting:
             return max(found, default=None)
         node, factor = waiting.pop()
-        name = node.name() if node is not None else ""
-        below = [one for one, _ in node.next_functions if one is not None] if node else []
+        name, below = (node.name(), _linear_in(node)) if node is not None else ("", [])
         if node_stem(name) == "Mean" or getattr(node, "_saved_reduction", None) == _MEAN:
             found.append(Factor(abs(factor.whole), abs(factor.written)))
         elif name in _HANDS_ON:
             waiting += [(one, factor) for one in below]
-        elif name in ("MulBackward0", "DivBackward0") and len(below) == 1:
+        elif below:
             constant = _constant(node)
             if not constant:
                 return None
@@ -81,6 +81,29 @@ def factor_of_mean(
             written = by if _is_written(node, context) else 1.0
             waiting.append((below[0], Factor(factor.whole * by, factor.written * written)))
     return None
+
+
+def _linear_in(node: Any) -> list[Any]:
+    """What a node hands on as it is, adds up, or multiplies by a constant; nothing of others."""
+    above = [one for one, _ in node.next_functions]
+    below = [one for one in above if one is not None]
+    if node.name() in _HANDS_ON:
+        return below
+    if node.name() == "DivBackward0":  # and not a constant over what it reads
+        below = below if above[0] is not None else []
+    return below if node.name() in _SCALES and len(below) == 1 else []
+
+
+def sums_in(roots: Iterable[torch.Tensor]) -> set[int]:
+    """The numbers of the nodes whose sum goes into one of these as it is, or times a constant."""
+    found, waiting = set[int](), [root.grad_fn for root in roots]
+    while waiting:
+        node: Any = waiting.pop()
+        below = _linear_in(node) if node is not None else []
+        if below and node._sequence_nr() not in found:
+            found.add(node._sequence_nr())
+            waiting += below
+    return found
 
 
 def _is_written(node: Any, context: RunContext) -> bool:

@@ -13,10 +13,6 @@ from gradscope.record.sizes.readouts import tells
 
 _MOST_READ = 64
 _DIGITS = 4  # of a weight as it is written: 0.1, 1e-3, 0.0025
-_LINEAR = frozenset(
-    "AddBackward0 SubBackward0 NegBackward0 ToCopyBackward0 SqueezeBackward0".split()
-)
-_SCALES = frozenset(("MulBackward0", "DivBackward0"))
 _CUTS = frozenset((NoGradient.DETACH, NoGradient.NO_GRAD, NoGradient.NUMBER, NoGradient.REWRAPPED))
 
 
@@ -39,11 +35,12 @@ class Terms:
             if isinstance(term, float):
                 read = (cut for number, cut in self._read if _is_multiple(term, number))
                 yield from ((cut, cut.lost) for cut in list(read)[:1])
-            elif is_number(term) and not term.requires_grad:
+            elif is_term(term) and not term.requires_grad:
                 yield from _lost_before(cuts_before(term))
 
 
-def is_number(one: Any) -> bool:
+def is_term(one: Any) -> bool:
+    """Whether it is a single number, as a loss is."""
     return isinstance(one, torch.Tensor) and not one.dim() and one.is_floating_point()
 
 
@@ -69,18 +66,3 @@ def _is_multiple(term: float, number: float) -> bool:
     weight = term / number
     short = float(f"{weight:.{_DIGITS}g}") if math.isfinite(weight) else 0.0
     return short != 0.0 and math.isclose(weight, short, rel_tol=1e-14)
-
-
-def sums_in(roots: Iterable[torch.Tensor]) -> set[int]:
-    """The numbers of the nodes whose sum goes into one of these as it is, or times a constant."""
-    found, waiting = set[int](), [root.grad_fn for root in roots]
-    while waiting:
-        node: Any = waiting.pop()
-        name = node.name() if node is not None else ""
-        if name not in _LINEAR | _SCALES:
-            continue
-        below = [one for one, _ in node.next_functions if one is not None]
-        if (name in _LINEAR or len(below) == 1) and node._sequence_nr() not in found:
-            found.add(node._sequence_nr())
-            waiting += below
-    return found

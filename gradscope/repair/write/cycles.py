@@ -1,7 +1,6 @@
 """The cycle of backward, step and clearing: what belongs into it, moved to where it belongs."""
 
 import ast
-from collections.abc import Iterator
 
 from gradscope.facts import Edit
 from gradscope.facts import requests as ask
@@ -26,20 +25,14 @@ def stepped(culprit: Culprit, request: ask.StepAfterBackward) -> Ways:
         return
     made, clears = culprit.at(usage.made), culprit.at(usage.clears_at)
     names = [target_of(culprit, made) if made is not None else None, _receiver(source, clears)]
-    apart = {source.of(one.target) for one in _loops_apart(source, clears, culprit.node)}
+    place = source.nodes.statement(culprit.node)
+    loops = loops_around(source, source.nodes.statement(clears)) if clears is not None else []
+    around = loops_around(source, place)
+    apart = [one for one in loops if isinstance(one, ast.For) and one not in around]
+    several = [source.of(one.target) for one in apart]  # optimizers that one name stands for
     for name in dict.fromkeys(filter(None, names)):
-        if name not in apart:  # where it stands for any of several
-            yield after(source, source.nodes.statement(culprit.node), f"{name}.step()")
-
-
-def _loops_apart(source: Source, inside: ast.AST | None, node: ast.AST) -> Iterator[ast.For]:
-    """The loops around one place in a function that are not around another one in it."""
-    if inside is None or source.nodes.function(inside) is not source.nodes.function(node):
-        return
-    around = set(ancestors(source, node))
-    for one in ancestors(source, inside):
-        if isinstance(one, ast.For) and one not in around:
-            yield one
+        if name not in several:
+            yield after(source, place, f"{name}.step()")
 
 
 def cleared_late(culprit: Culprit, request: ask.ClearAfterStep) -> Ways:

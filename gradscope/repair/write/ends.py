@@ -7,7 +7,6 @@ are edited, and every other reader keeps the value that it had.
 
 import ast
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from itertools import islice
 from typing import NamedTuple
 
@@ -19,7 +18,7 @@ from gradscope.repair.write.composites import logits, softmax
 from gradscope.repair.write.culprit import Candidate, Culprit, Ways
 from gradscope.repair.write.forms import in_form
 from gradscope.repair.write.left_over import left_over
-from gradscope.repair.write.reading import Reading, Rebound, atom, negative
+from gradscope.repair.write.reading import Reading, atom, negative
 from gradscope.repair.write.splice import keyword, whole_lines
 from gradscope.repair.write.statements import block_of, dropped
 from gradscope.repair.write.uses import Uses, calls_around, calls_of, given_to, returned
@@ -105,10 +104,9 @@ def _rewritten(
     read_at = [*uses.readers, *(reader for one in choices for reader in one.readers)]
     taken = {_logarithm_of(culprit, reader)[0] for reader in read_at}
     taken |= {_divided_by(culprit, reader) for reader in uses.readers}
-    if kind == "sigmoid":
-        edits = [*first, *_of_logits(culprit, uses, choices)]
-    else:
-        edits = [*first, *_of_logarithms(culprit, uses)]
+    is_sigmoid = kind == "sigmoid"
+    written = _of_logits(culprit, uses, choices) if is_sigmoid else _of_logarithms(culprit, uses)
+    edits = [*first, *written]
     if culprit.node not in taken or None in edits:
         return
     giver = next((function.name for function in uses.functions), giver)
@@ -302,9 +300,9 @@ def _choices(culprit: Culprit, uses: Uses) -> Iterator[_Choice]:
 
 def _logit_of(culprit: Culprit, chance: ast.expr, node: ast.expr) -> str | None:
     """Of a choice between this chance, and no other as soft labels are, and its complement."""
-    with suppress(Rebound):
-        return in_form(Reading(culprit, node), _CHOICES, node, {"p": chance})
-    return None
+    return Reading(culprit, node).form(
+        lambda read, one: in_form(read, _CHOICES, one, {"p": chance}), node
+    )
 
 
 def _of_logits(culprit: Culprit, uses: Uses, choices: Sequence[_Choice]) -> Iterator[Edit]:

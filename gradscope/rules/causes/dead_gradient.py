@@ -279,7 +279,8 @@ def _cleared(magnitudes: Magnitudes) -> Iterator[list[Update]]:
     """The updates in one place of the source that never got a gradient, though backward had made
     them, for each such place."""
     # Clipped to nothing, as GS407 tells.
-    clipped = {one.steps_at for one in magnitudes.usages if one.overflow is not None}
+    usages = magnitudes.usages
+    clipped = {one.steps_at for one in usages if one.overflow and one.overflow.clipped_at}
     for updates in by_place(one for one in magnitudes.updates if one.cleared is not None):
         if updates[0].location in clipped:
             continue

@@ -36,10 +36,9 @@ class LostUpdate(Rule):
     parameters, gradients are cleared before a step, the learning rate is 0 or a schedule has
     brought it there, or multiplies it by itself, a clipping bound cuts the gradients down to
     almost nothing, half precision rounds the step away, gradients are so large that what a step is
-    divided by becomes inf, an update by hand goes to a name and to no
-    parameter. Also gradients that several steps use, since they are cleared too seldom.
-    Parameters that get a gradient beside those that an optimizer holds, and that none holds, are
-    noted.
+    divided by becomes inf, an update by hand goes to a name and to no parameter. Also gradients
+    that several steps use, since they are cleared too seldom. Parameters that get a gradient beside
+    those that an optimizer holds, and that none holds, are noted.
 
     ## Why is this bad?
     Nothing raises and nothing is NaN. The loss is computed, backward runs, and training does not do
@@ -206,7 +205,7 @@ def _symptoms(lost: Lost) -> tuple[Symptom, ...]:
         last = usage.movements[-1]
         still = last.still, last.pulled
         return (Symptom(Trouble.UNCHANGED, Subject.PARAMETER, last.step, last.leaf, *still),)
-    if usage.overflow is not None and lost.how in (Loss.OVERFLOWN, Loss.NORM_OVERFLOWN):
+    if usage.overflow is not None and lost.how in _DIVIDED_BY_INF:
         worst = usage.overflow.step, usage.overflow.leaf or usage.held[0]
         return (Symptom(Trouble.UNCHANGED, Subject.PARAMETER, *worst, lost.passes, lost.of),)
     if lost.how in _MOVING:
@@ -217,6 +216,7 @@ def _symptoms(lost: Lost) -> tuple[Symptom, ...]:
     )
 
 
+_DIVIDED_BY_INF = (Loss.OVERFLOWN, Loss.NORM_OVERFLOWN)
 _MOVING = (
     Loss.SQUARED,
     Loss.OVERCLIPPED,
@@ -254,7 +254,7 @@ def _fixes(lost: Lost) -> Iterator[Asked]:
         yield ask.ClipNorm(clip_bound(tuple(one.total for one in usage.movements)))
     elif lost.how is Loss.ROUNDED:
         yield ask.WiderWeights(usage.movements[-1].dtype)
-    elif usage.overflow is not None and lost.how in (Loss.OVERFLOWN, Loss.NORM_OVERFLOWN):
+    elif usage.overflow is not None and lost.how in _DIVIDED_BY_INF:
         if usage.overflow.dtype == "float16":
             yield ask.WiderWeights(usage.overflow.dtype)
             yield ask.ClipNorm()
