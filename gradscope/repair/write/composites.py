@@ -32,9 +32,9 @@ class Form:
 def softmax(read: Reading, node: ast.expr) -> str | None:
     """w / w.sum(dim, keepdim=True) of weights w that are exponentials, where each meets the sum of
     its own row. A factor that is 0, as a mask is, takes an element out of the row."""
-    whole, along = fit(read, "w / sum(w)", node), fit(read, "w / sum(w, dim=0)", node)
-    parts = whole or along or fit(read, "w / sum(w, dim=d, keepdim=True)", node)
-    z = logs.log_of(read, parts["w"]) if parts is not None else None
+    whole, along = fit(read, "w / sum(v)", node), fit(read, "w / sum(v, dim=0)", node)
+    parts = whole or along or fit(read, "w / sum(v, dim=d, keepdim=True)", node)
+    z = _same_log(read, parts["w"], parts["v"]) if parts is not None else None
     if parts is None or z is None or (whole and read.has_plain_log):
         return None
     if whole:
@@ -43,6 +43,12 @@ def softmax(read: Reading, node: ast.expr) -> str | None:
     if dim.startswith(("(", "[")):  # `softmax` goes along one dimension
         return f"torch.exp({z} - torch.logsumexp({z}, {dim}, keepdim=True))"
     return read.call("softmax", z, dim)
+
+
+def _same_log(read: Reading, first: ast.expr, second: ast.expr) -> str | None:
+    """The logarithm of two expressions that are the same."""
+    found = logs.log_of(read, first), logs.log_of(read, second)
+    return found[0] if found[0] == found[1] else None
 
 
 _LOGITS = {
@@ -77,9 +83,9 @@ def _weighted_mean(read: Reading, node: ast.expr) -> str | None:
     above, weights = read.meaning(found.positional[0]), total.positional[0]
     summed = read.op(above, "sum")
     product = read.op(summed.positional[0], "mul") if summed else read.op(above, "mm")
-    if not product or not read.same(product.positional[0], weights):
+    if not product:
         return None
-    z, values = logs.log_of(read, weights), product.positional[1]
+    z, values = _same_log(read, product.positional[0], weights), product.positional[1]
     is_over_rows = read.dim(summed) == dim if summed else dim in ("1", "-1")
     if z is None or read.has_plain_log or not is_over_rows:
         return None

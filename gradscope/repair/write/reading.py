@@ -7,12 +7,12 @@ function gives it, as long as that still means the same where it is used.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
 from gradscope.repair.write.culprit import ATOMS, Culprit
-from gradscope.repair.write.uses import calls_around, returned
+from gradscope.repair.write.uses import argument_of, calls_around, reads_of_argument, returned
 from gradscope.source import Source, binding, definition, holds
 from gradscope.source.arguments import Spelled, plainly, spelled
 from gradscope.source.meaning import is_size
@@ -78,7 +78,7 @@ class Reading:
             self.seen.add(given)
             outer, self.place = self.place, given
             try:
-                text = write(given)
+                text = self.rewrite(given, write) or write(given)
             finally:
                 self.place = outer
             if text is None:
@@ -95,6 +95,8 @@ class Reading:
             is_here = node is self.place or self.place in ancestors(source, node)
             return returned(source, node) if is_here else None
         given = self.given(node)
+        if given is None and isinstance(node, ast.Name):
+            return argument_of(source, node)
         return given if given is not None and _target(source, given) is not None else None
 
     def also(self, write: Callable[[Reading, ast.expr], str | None], node: ast.expr) -> bool:
@@ -117,9 +119,11 @@ class Reading:
     def _misread_at(self, given: ast.expr) -> tuple[ast.expr, ...] | None:
         source, made = self.culprit.source, self.culprit.source.parents[given]
         if isinstance(made, ast.Return):
-            calls = calls_around(source, given)
-            left = tuple(one for one in calls if not self._is_handed(one))
-            return left or (None if calls else ())
+            called_at = calls_around(source, given)
+            return self._not_handed(called_at) or (None if called_at else ())
+        call = source.parents[made] if isinstance(made, ast.keyword) else made
+        if isinstance(call, ast.Call):
+            return self._not_handed(reads_of_argument(source, call, given))
         target = _target(source, given)
         if not isinstance(target, ast.Name):
             return ()
@@ -127,8 +131,12 @@ class Reading:
         bindings = {read: binding(source, read) for read in reads}
         if None in bindings.values():
             return ()
-        at = (one for one, found in bindings.items() if found and found.value is given)
-        return tuple(one for one in at if not self._is_handed(one)) or None
+        return self._not_handed(
+            one for one, found in bindings.items() if found and found.value is given
+        )
+
+    def _not_handed(self, reads: Iterable[ast.expr]) -> tuple[ast.expr, ...] | None:
+        return tuple(one for one in reads if not self._is_handed(one)) or None
 
     def _is_handed(self, read: ast.expr) -> bool:
         """A line that was copied to the place stays as it is, and reads what it read."""

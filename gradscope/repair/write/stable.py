@@ -11,6 +11,7 @@ from gradscope.repair.write.left_over import left_over
 from gradscope.repair.write.reading import Reading
 from gradscope.repair.write.spelling import can_repeat
 from gradscope.repair.write.splice import keyword
+from gradscope.repair.write.uses import calls_around, reads_of_argument, returned
 from gradscope.rules.wording import proposals
 from gradscope.source import definition
 from gradscope.source.arguments import canonical, spelled
@@ -95,7 +96,8 @@ def _candidate(culprit: Culprit, node: ast.expr, text: str, reading: Reading) ->
         written = culprit.torch(template)
         if "\n" in written:
             return None
-        edits.append(culprit.replace(given, written))
+        if written != culprit.source.of(given):  # a name, or a call, for what was rewritten
+            edits.append(culprit.replace(given, written))
     title = (proposals.IN_LOGARITHMS if others else proposals.STABLE).format(text=text)
     # The weights of a row that a mask leaves empty are for another fix to say.
     alone = reading.has_plain_log and culprit.finding.name == "zero-division"
@@ -127,20 +129,26 @@ def _made_of(culprit: Culprit, part: ast.expr, ops: Set[str]) -> list[tuple[ast.
         if op.name in ops:
             found.append((node, op.name))
         elif depth and not isinstance(node, ast.Name | ast.Subscript):
-            continue
+            if not isinstance(node, ast.Call) or returned(culprit.source, node) is None:
+                continue
         waiting += ((one, depth + 1) for one in above(culprit, node))
     return found[::-1]
 
 
 def above(culprit: Culprit, node: ast.expr) -> Iterator[ast.AST]:
-    """What an expression is an operand of, or the places that read it by its name."""
-    source, above = culprit.source, culprit.source.parents[node]
+    """What an expression is an operand of, or the places that read it: by its name, where its
+    function is called, or as a parameter."""
+    source, around = culprit.source, culprit.source.parents[node]
     # Of `node.log()` and `cat([node])` the call.
-    while isinstance(above, ast.Attribute | ast.keyword | ast.List | ast.Tuple):
-        above = source.parents[above]
-    yield above
-    if isinstance(above, ast.Assign | ast.AnnAssign) and above.value is node:
-        targets = above.targets if isinstance(above, ast.Assign) else [above.target]
+    while isinstance(around, ast.Attribute | ast.keyword | ast.List | ast.Tuple):
+        around = source.parents[around]
+    yield around
+    if isinstance(around, ast.Return):
+        yield from calls_around(source, node)
+    if isinstance(around, ast.Call):
+        yield from reads_of_argument(source, around, node)
+    if isinstance(around, ast.Assign | ast.AnnAssign) and around.value is node:
+        targets = around.targets if isinstance(around, ast.Assign) else [around.target]
         for target in targets:
             if isinstance(target, ast.Name):
                 owner = source.nodes.scope(target).owner(target.id)

@@ -239,13 +239,16 @@ class Uses:
         if isinstance(call.func, ast.Attribute):
             named = [n for n in self.source.nodes.every(ast.FunctionDef) if n.name == called(call)]
             is_own = isinstance(call.func.value, ast.Name) and call.func.value.id == "self"
-            return named[0] if is_own and len(named) == 1 else None
-        if not isinstance(call.func, ast.Name):
+            if named or not is_own:
+                return named[0] if is_own and len(named) == 1 else None
+            made = given_to(self.source, call.func)
+        elif isinstance(call.func, ast.Name):
+            found = self._defined(call.func)
+            if isinstance(found, ast.FunctionDef):
+                return found
+            made = definition(self.source, call.func)
+        else:
             return None
-        found = self._defined(call.func)
-        if isinstance(found, ast.FunctionDef):
-            return found
-        made = definition(self.source, call.func)
         if not isinstance(made, ast.Call) or not isinstance(made.func, ast.Name):
             return None
         return _method(self._defined(made.func), "forward", "__call__")
@@ -321,18 +324,25 @@ def class_of(source: Source, node: ast.Attribute) -> ast.ClassDef | None:
 
 
 def _argument(source: Source, name: ast.Name) -> ast.expr | None:
-    """The same of a parameter, which the one call of its function tells."""
-    function = source.nodes.function(name)
+    """The same of a parameter."""
+    value = argument_of(source, name)
+    return given_to(source, value) if isinstance(value, ast.Name) and value != name else value
+
+
+def argument_of(source: Source, name: ast.Name) -> ast.expr | None:
+    """What a parameter that nothing has rebound is given by the one call of its function."""
+    function, given = source.nodes.function(name), binding(source, name)
+    if given is None or given.statement is not function:
+        return None
     try:
         calls = list(Uses(source).calls(function)) if isinstance(function, ast.FunctionDef) else []
     except Lost:
         return None
     if len(calls) != 1 or not isinstance(function, ast.FunctionDef):
         return None
-    given = (*calls[0].args, *(key.value for key in calls[0].keywords))
-    found = (one for one in given if parameter_of(function, calls[0], one) == name.id)
-    value = next(found, None)
-    return given_to(source, value) if isinstance(value, ast.Name) and value != name else value
+    given_by = (*calls[0].args, *(key.value for key in calls[0].keywords))
+    found = (one for one in given_by if parameter_of(function, calls[0], one) == name.id)
+    return next(found, None)
 
 
 def calls_of(source: Source, module: ast.expr) -> tuple[ast.Call, ...]:
@@ -357,6 +367,16 @@ def returned(source: Source, call: ast.Call) -> ast.expr | None:
     function = Uses(source).callee(call)
     returns = [one for one in ast.walk(function) if isinstance(one, ast.Return)] if function else []
     return returns[0].value if len(returns) == 1 else None
+
+
+def reads_of_argument(source: Source, call: ast.Call, value: ast.expr) -> list[ast.Name]:
+    """Where the function of this file that a call gives a value reads it."""
+    function = Uses(source).callee(call)
+    name = parameter_of(function, call, value) if function is not None else None
+    if function is None or name is None:
+        return []
+    reads = source.nodes.scope(function.body[0]).owner(name).reads.get(name, ())
+    return [one for one in reads if argument_of(source, one) is value]
 
 
 def calls_around(source: Source, value: ast.expr) -> list[ast.Call]:
