@@ -188,6 +188,31 @@ def test_what_is_left_out_is_given_to_the_optimizer_as_well(case, here):
     assert findings(repaired) == []
 
 
+def test_a_leaf_of_one_number_that_no_optimizer_holds_is_left_out_as_well(here):
+    given, loss, wanted = LEFT_OUT["a weight of the losses"]
+    leaf = PARTS.replace("nn.Parameter(torch.ones(2))", "torch.ones(2, requires_grad=True)")
+    program = leaf.replace("LOSS", loss)
+
+    (found,) = diagnosed_text(program.replace("GIVEN", given), here, verify=True).findings
+
+    assert (found.rule, found.fixes[0].verified) == ("GS407", True)
+    assert patched(found.fixes[0].patch, here) == program.replace("GIVEN", wanted)
+
+
+@pytest.mark.parametrize(
+    "point",
+    ["torch.zeros(1, 6, requires_grad=True)", "torch.randn(8, 6).requires_grad_()"],
+    ids=["whose gradient is asked for", "of data"],
+)
+def test_a_point_at_which_a_model_is_evaluated_has_nothing_to_learn(point):
+    program = PARTS.replace("nn.Parameter(torch.ones(2))", point)
+    program = program.replace("GIVEN", "[*net.parameters(), *other.parameters()]")
+    slope = "torch.autograd.grad(net(weight).sum(), weight, create_graph=True)[0]"
+    inner = f"{slope}.square().mean()" if "zeros" in point else "net(weight).square().mean()"
+
+    assert findings(program.replace("LOSS", f"{BOTH} + {inner}")) == []
+
+
 THAWED = NETS.format("""\
 net = Net(6, 3)
 net.body.requires_grad_(False)

@@ -26,7 +26,8 @@ class Leaf:
     `training`: its module was in train mode when it was first seen. `held`: something that the
     user's code can reach after the pass holds it, and its name is from there. `lost_at` is where
     its next values are computed, and given to a name alone; `replaced_at` where a module was last
-    given another parameter in its place.
+    given another parameter in its place. `uniform`: it is no parameter, and held one number when it
+    was first seen, as what has to learn may, and data does not; nor was its gradient handed out.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Leaf:
     held: bool = True
     lost_at: Location | None = None
     replaced_at: Location | None = None
+    uniform: bool = False
 
     @property
     def known(self) -> tuple[float, ...]:

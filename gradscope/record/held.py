@@ -41,7 +41,7 @@ def parts_of(name: str, value: Any) -> Iterator[tuple[str, Any]]:
     elif not isinstance(value, type | torch.Tensor):
         attributes = getattr(value, "__dict__", None)
         if type(value).__module__ not in ("builtins", "torch") and isinstance(attributes, dict):
-            origin = _origin(type(value))
+            origin = kind_of_class(type(value))
             if origin == OURS:
                 return  # a `watch` holds what the program does, by names that are not the program's
             hidden = "_" if origin != USER else ()  # which nobody would write
@@ -53,7 +53,7 @@ def parts_of(name: str, value: Any) -> Iterator[tuple[str, Any]]:
             yield from ((f"{name}.{key}", one) for key, one in found)
 
 
-def _origin(kind: type) -> int:
+def kind_of_class(kind: type) -> int:
     """Whose file defines a class: `USER` also where there is none, as in a notebook."""
     file = getattr(sys.modules.get(kind.__module__), "__file__", None)
     return USER if file is None else kind_of_file(file)

@@ -1,7 +1,6 @@
 """What an optimizer holds, and being told when it works: in `step()`, and not in its closure."""
 
 import functools
-import inspect
 import math
 import sys
 import threading
@@ -18,7 +17,8 @@ from torch.optim.optimizer import (
 )
 
 from gradscope.facts import Setting
-from gradscope.record.sites import LIBRARY, Site, kind_of, user_site
+from gradscope.record.held import kind_of_class
+from gradscope.record.sites import LIBRARY, Site, user_site
 from gradscope.record.stand_ins import is_elsewhere, stand_in, without_us
 from gradscope.record.tracing import computes_values
 
@@ -69,12 +69,8 @@ def is_blind_to_scale(kind: type) -> bool:
     """Whether it divides by the size of the gradient, so that a loss that is N times larger takes
     the same steps: no class tells. A package's are known by their names; what a program calls its
     own says nothing."""
-    return any(one.__name__ in _BLIND and _is_packaged(one) for one in kind.__mro__)
-
-
-def _is_packaged(kind: type) -> bool:
-    code = getattr(inspect.unwrap(vars(kind).get("step", kind)), "__code__", None)
-    return code is not None and kind_of(code) == LIBRARY
+    # By the class: torch puts a `step` of its own around the one that it inherits.
+    return any(one.__name__ in _BLIND and kind_of_class(one) == LIBRARY for one in kind.__mro__)
 
 
 def parameters_of(optimizer: Any) -> Iterator[torch.Tensor]:

@@ -267,10 +267,9 @@ class Sizes:
         if one.accumulates:
             self._total_after_backward = self._total() if crossings is not None else None
             if flow is not None:
-                trained = self.updates.trained
-                self.absences.look(
-                    self._context.step, flow, one.differentiable, crossings, norms, trained
-                )
+                self.leaves.note_handed_out(lambda leaf: flow.handed_out & flow.bit_of(leaf))
+                step, trained = self._context.step, self.updates.trained
+                self.absences.look(step, flow, one.differentiable, crossings, norms, trained)
         if crossings is not None:
             self._note_graph(crossings, flow, one.frame)
         if self.measure is not None:

@@ -30,6 +30,7 @@ class Watched:
     trained: bool = False
     weight: float = 0.0
     remade: int = 0
+    handed_out: bool = False  # the program was given its gradient, by `torch.autograd.grad`
     norms: list[float | None] = field(default_factory=list)
     replaced_at: Site = ()
     # Where what may replace it was computed, with the first and the last step.
@@ -221,10 +222,16 @@ class Leaves:
                 remade=one.remade,
                 lost_at=one.lost_at(),
                 replaced_at=place_of(one.replaced_at),
+                uniform=one.fact.uniform and not one.handed_out,
                 norms=(*one.norms, *[None] * (steps - len(one.norms))),
             )
             for one in self.watched.values()
         )
+
+    def note_handed_out(self, is_it: Callable[[torch.Tensor], object]) -> None:
+        for watched in self.watched.values():
+            leaf = watched.ref()
+            watched.handed_out |= leaf is not None and bool(is_it(leaf))
 
     def _let_go(self, leaf: Any) -> None:
         """Forget where a leaf is until it is met again; its name and norms stay."""
@@ -278,6 +285,7 @@ class Leaves:
             shard=shard,
             training=path[-1][1].training if path else True,
             held=held is not None,
+            uniform=_is_uniform(leaf),
         )
         watched = Watched(fact, _reference(leaf, fact.held))
         self.watched[name] = watched
@@ -301,6 +309,15 @@ class Leaves:
                 return fact.name
         taken = sum(name.startswith(f"{kind} ") for name in self.watched)
         return f"{kind} {taken + 1}"
+
+
+_SMALL = 64  # elements: what is learnt beside a model is hardly ever more
+
+
+def _is_uniform(leaf: torch.Tensor) -> bool:
+    if isinstance(leaf, torch.nn.Parameter) or not has_memory(leaf) or leaf.numel() > _SMALL:
+        return False
+    return leaf.numel() == 1 or bool((leaf == leaf.flatten()[:1]).all())
 
 
 def _reference(leaf: torch.Tensor, held: bool = True) -> Callable[[], torch.Tensor | None]:

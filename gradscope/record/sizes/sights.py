@@ -4,7 +4,7 @@ import weakref
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from types import CodeType, FrameType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -23,7 +23,7 @@ class Sight(NamedTuple):
 
     at: tuple[CodeType, int]
     modules: tuple[tuple[str, weakref.ref[torch.nn.Module]], ...]
-    parameters: tuple[tuple[str, int], ...]  # by id: those in no module
+    parameters: tuple[tuple[str, int], ...]  # by id: those in no module, and other leaves
 
 
 def sights_from(frame: FrameType | None) -> tuple[Sight, ...]:
@@ -49,7 +49,11 @@ def _modules_of(frame: FrameType) -> Iterator[tuple[str, weakref.ref[torch.nn.Mo
 
 def _parameters_of(frame: FrameType) -> Iterator[tuple[str, int]]:
     found = islice(reached_from(frame.f_locals), _MOST)
-    return ((name, id(one)) for name, one, _ in found if isinstance(one, torch.nn.Parameter))
+    return ((name, id(one)) for name, one, _ in found if _can_learn(one))
+
+
+def _can_learn(one: Any) -> bool:
+    return isinstance(one, torch.Tensor) and one.is_leaf and one.requires_grad
 
 
 def _inside(

@@ -174,14 +174,15 @@ def _stays(gets: Sequence[bool]) -> bool:
 
 def _unheld(magnitudes: Magnitudes) -> list[Leaf]:
     """The parameters that get gradients and stay as they are, where nothing is known to be behind
-    that."""
+    that; also leaves that could be ones."""
     if any(one.reason in (*NOT_HELD, NoGradient.STALE) for one in magnitudes.absences):
         return []
     held = {name for one in magnitudes.usages for name in one.held}
     return [
         leaf
         for leaf in magnitudes.leaves
-        if leaf.held_as == "parameter" and not leaf.trained and leaf.name not in held
+        if leaf.held_as == "parameter" or (leaf.uniform and leaf.held)
+        if not leaf.trained and leaf.name not in held
         if sum(map(bool, leaf.known)) >= cutoffs.FEWEST and leaf.weight == leaf.start
     ]
 
