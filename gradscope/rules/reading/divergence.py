@@ -143,10 +143,10 @@ def is_divergence(
 
 
 def by_place(updates: Iterable[Update]) -> Iterable[list[Update]]:
-    """The updates of each place in the source, in their order."""
-    places: dict[Location | None, list[Update]] = defaultdict(list)
+    """The updates of each place in the source, of each optimizer that steps there, in their order."""
+    places: dict[tuple[Location | None, ...], list[Update]] = defaultdict(list)
     for update in updates:
-        places[update.location].append(update)
+        places[update.location, update.made].append(update)
     return places.values()
 
 
