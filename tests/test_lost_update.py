@@ -195,12 +195,31 @@ def test_a_lost_update_is_told_where_it_is_lost_and_mended(case, here):
 WRONG = HEAD.format("SGD(other.parameters(), lr=1e-2)").replace(
     "opt =", "other = nn.Linear(16, 1)\nopt ="
 )
+OWN = """\
+class Own(torch.optim.Optimizer):
+    def __init__(self, params, lr):
+        super().__init__(params, {"lr": lr})
+
+    def step(self):
+        for group in self.param_groups:
+            new = [p - group["lr"] * p.grad for p in group["params"]]
+        return len(new)
+
+
+"""
 WITHOUT_A_PATCH = {
     "a rate of 0": (HEAD.format("SGD(net.parameters(), lr=0.0)"), "no-rate", "opt = "),
     "a schedule that is 0 throughout": (
-        f"{SGD}opt = torch.optim.lr_scheduler.LambdaLR(opt, lambda step: step // 99).optimizer\n",
+        f"{SGD}opt = torch.optim.lr_scheduler.LambdaLR(opt, lambda step: 0 * step).optimizer\n",
         "no-rate",
         "LambdaLR(",
+    ),
+    "an optimizer that computes in vain": (
+        SGD.replace("torch.optim.SGD", "Own").replace(
+            "torch.manual_seed", f"{OWN}torch.manual_seed"
+        ),
+        "unmoved",
+        "opt.step()",
     ),
 }
 

@@ -39,25 +39,31 @@ class Movement:
 class Schedule:
     """What sets the learning rate of an optimizer: the class, where it was `made`, where it is
     moved on, and how often it was. `base` is the rate that it multiplies by what a function of the
-    program gives, None where it has none."""
+    program gives, at `given_by`, None where it has none. Of one that waits for a plateau: whether
+    it waits for a value to `rise` further, and the first and the last `values` that it was told."""
 
     name: str
     made: Location | None = None
     moved_at: Location | None = None
     moves: int = 0
     base: float | None = None
+    given_by: Location | None = None
+    rises: bool = False
+    values: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Rates:
     """The learning rates of an optimizer, that of the group with the largest. `idle`: updates in a
     row, up to the last one, with less than a millionth of `peak`, which it had until then; `since`
-    is the pass before the first of them."""
+    is the pass before the first of them. `asleep`: the first updates, before one with a rate other
+    than 0."""
 
     peak: float = 0.0
     last: float = 0.0
     idle: int = 0
     since: int = 0
+    asleep: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +187,7 @@ class Usage:
     are the L2 norms of all gradients at updates from the first to the last, ever fewer of them, by
     the pass before; `flat` is known where they fade. `blind_to_scale` is as of an `Update`;
     `overflow` is known of optimizers of torch's; `lost_at` is where `step()` of one that the
-    program defines gives the new values to a name alone.
+    program defines, which is its `own`, gives the new values to a name alone.
     """
 
     optimizer: str
@@ -216,4 +222,5 @@ class Usage:
     flat: Flat | None = None
     blind_to_scale: bool = False
     overflow: Overflow | None = None
+    own: bool = False
     lost_at: Location | None = None

@@ -8,6 +8,7 @@ from gradscope.facts import Location
 from gradscope.source.arguments import called
 from gradscope.source.literals import number
 from gradscope.source.meaning import binding
+from gradscope.source.spans import ancestors
 from gradscope.source.text import Source, parsed
 from gradscope.source.tree import covers
 
@@ -54,15 +55,25 @@ def is_write(source: Source, statement: ast.stmt) -> bool:
 
 
 def in_place_of(source: Source, statement: ast.stmt) -> str:
-    """An assignment `w = w - step` to a leaf, with its gradient, as one that writes into it; empty
-    for any other statement."""
+    """An assignment `w = w - step` to a leaf, with its gradient, or to the name that a loop has for
+    it, as one that writes into it; empty for any other statement."""
     if not isinstance(statement, ast.Assign) or not isinstance(statement.value, ast.BinOp):
         return ""
     value, name = statement.value, source.of(statement.targets[0])
     reads = (source.of(one) for one in ast.walk(value.right) if isinstance(one, Holder))
     sign = {ast.Sub: "-=", ast.Add: "+="}.get(type(value.op))
-    is_step = source.of(value.left) == name and f"{name}.grad" in reads
+    is_leaf = f"{name}.grad" in reads or any(_loops_over(source, statement, name))
+    is_step = is_leaf and source.of(value.left) in (name, f"{name}.data", f"{name}.detach()")
     return f"{name} {sign} {source.of(value.right)}" if is_step and sign else ""
+
+
+def _loops_over(source: Source, statement: ast.stmt, name: str) -> Iterator[ast.For]:
+    """The loops around a statement that give the name its value."""
+    for one in ancestors(source, statement):
+        if isinstance(one, ast.For):
+            parts = ast.walk(one.target)
+            if any(isinstance(part, ast.Name) and part.id == name for part in parts):
+                yield one
 
 
 def is_rebound(place: Location) -> bool:
@@ -72,12 +83,11 @@ def is_rebound(place: Location) -> bool:
     text = parsed(place.file)
     if text is None:
         return False
-    loops = [one for one in text.nodes.every(ast.For) if covers(one, place.line)]
     for made in text.nodes.every(ast.Assign):
         target = made.targets[0]
         if not covers(made, place.line) or not isinstance(target, ast.Name):
             continue
-        of_it = [one for one in loops if _names(one.target, target.id)]
+        of_it = [*_loops_over(text, made, target.id)]
         reads = text.nodes.scope(target).owner(target.id).reads.get(target.id, ())
         are_read = any(
             covers(loop, read.lineno)
@@ -88,10 +98,6 @@ def is_rebound(place: Location) -> bool:
         )
         return bool(of_it) and not are_read and bool(in_place_of(text, made))
     return False
-
-
-def _names(node: ast.expr, name: str) -> bool:
-    return any(isinstance(one, ast.Name) and one.id == name for one in ast.walk(node))
 
 
 def rate_by_hand(text: Source, place: Location) -> ast.Constant | None:

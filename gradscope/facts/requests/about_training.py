@@ -64,6 +64,17 @@ class SlowSchedule(OfUsage):
     """Let the schedule last as long as the training."""
 
 
+class FactorAboveZero(Request):
+    """Let the function at `given_by`, which gives the factor of a learning rate, give more than 0
+    from the start."""
+
+    given_by: Location
+
+
+class WaitForLess(OfUsage):
+    """Let the schedule wait until a value, a loss, falls no further."""
+
+
 class StepThroughScaler(Request):
     """Let the GradScaler take the step, once it has divided the gradients by its scale."""
 

@@ -254,7 +254,8 @@ class Account:
             return
         is_idle = rate <= _NEGLIGIBLE * peak
         since = step if is_idle and not idle else since
-        self.rates = Rates(max(peak, rate), rate, idle + 1 if is_idle else 0, since)
+        asleep = self.rates.asleep if peak else idle
+        self.rates = Rates(max(peak, rate), rate, idle + 1 if is_idle else 0, since, asleep)
 
     def _discard(self) -> None:
         self.piled = 0
@@ -305,6 +306,7 @@ class Account:
             ranks=self._ranks(leaves.known),
             held=tuple(one.name for one in known),
             still=still,
+            own=next(places_in(self.step), None) is not None,
             lost_at=_rebound_in(self.step) if still and self.updates else None,
             rates=self.rates,
             schedule=self.schedule,
@@ -319,10 +321,14 @@ class Account:
 
 def _rebound_in(step: CodeType | None) -> Location | None:
     """Where a `step()` of the program's own gives a name the new values, and no parameter."""
-    if step is None or kind_of(step) != USER:
-        return None
-    places = (place_of(((step, 2 * at),)) for at, _ in enumerate(step.co_positions()))
-    return next((one for one in places if one is not None and is_rebound(one)), None)
+    return next(filter(is_rebound, places_in(step)), None)
+
+
+def places_in(code: CodeType | None) -> Iterator[Location]:
+    """Of the instructions of a function of the program's own that have a place in its text."""
+    if code is not None and kind_of(code) == USER:
+        places = (place_of(((code, 2 * at),)) for at, _ in enumerate(code.co_positions()))
+        yield from (one for one in places if one is not None and one.end_col)
 
 
 def _note(counts: list[int], count: int) -> None:

@@ -24,7 +24,7 @@ from gradscope.record.passes import BackwardPass, Measure, Passed
 from gradscope.record.schedule import is_chosen
 from gradscope.record.schema import OpInfo
 from gradscope.record.sites import Site
-from gradscope.record.sizes.account import SAMPLE, Account
+from gradscope.record.sizes.account import SAMPLE, Account, places_in
 from gradscope.record.sizes.clipping import Clip
 from gradscope.record.sizes.crossings import Crossing
 from gradscope.record.sizes.leaves import Leaves, Watched, has_memory
@@ -75,8 +75,9 @@ class Usages:
             stand_in(stack, owner, "zero_grad", self._clearing(owner.zero_grad, thread))
         self._around(stack, thread, torch.amp.GradScaler, "step", self._after_asking)
         scheduler: Any = torch.optim.lr_scheduler.LRScheduler
-        self._around(stack, thread, scheduler, "__init__", self._after_scheduling)
-        self._around(stack, thread, scheduler, "step", self._after_moving)
+        for kind in (scheduler, torch.optim.lr_scheduler.ReduceLROnPlateau):
+            self._around(stack, thread, kind, "__init__", self._after_scheduling)
+            self._around(stack, thread, kind, "step", self._after_moving)
 
     def _clearing(self, original: Any, thread: int) -> Callable[..., Any]:
         def zero_grad(one: Any, *args: Any, **kwargs: Any) -> Any:
@@ -226,15 +227,24 @@ class Usages:
         account = self._meet(optimizer, ())
         if account is not None:
             made = sites.place_of(sites.note_site(frame)[0])
-            by_factor = isinstance(scheduler, torch.optim.lr_scheduler.LambdaLR)
-            base = max(map(float, scheduler.base_lrs)) if by_factor else None
-            account.schedule = Schedule(type(scheduler).__name__, made, base=base)
+            schedule = Schedule(type(scheduler).__name__, made)
+            if isinstance(scheduler, torch.optim.lr_scheduler.LambdaLR):
+                base = max(map(float, scheduler.base_lrs))
+                code = getattr(scheduler.lr_lambdas[0], "__code__", None)
+                *_, given_by = (None, *places_in(code))
+                schedule = replace(schedule, base=base, given_by=given_by)
+            elif isinstance(scheduler, torch.optim.lr_scheduler.ReduceLROnPlateau):
+                schedule = replace(schedule, rises=scheduler.mode == "max")
+            account.schedule = schedule
 
     def _after_moving(self, scheduler: Any, given: Any, frame: FrameType) -> None:
         account = self._accounts.get(id(getattr(scheduler, "optimizer", None)))
         if account is not None and (known := account.schedule) is not None:
             place = known.moved_at or sites.place_of(sites.note_site(frame)[0])
-            account.schedule = replace(known, moved_at=place, moves=known.moves + 1)
+            values = known.values
+            if isinstance(scheduler, torch.optim.lr_scheduler.ReduceLROnPlateau):
+                values = (*values[:1], float(given))
+            account.schedule = replace(known, moved_at=place, moves=known.moves + 1, values=values)
 
     # Told by the sizes and by the recorder
 

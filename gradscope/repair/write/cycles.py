@@ -5,12 +5,13 @@ import ast
 from gradscope.facts import Edit
 from gradscope.facts import requests as ask
 from gradscope.repair.write.culprit import Candidate, Culprit, Ways
-from gradscope.repair.write.splice import after, commented, moved_before, whole_lines
+from gradscope.repair.write.splice import after, commented, keyword, moved_before, whole_lines
 from gradscope.repair.write.statements import block_of
 from gradscope.repair.write.training import target_of
+from gradscope.rules.wording import proposals
 from gradscope.source import Source
 from gradscope.source.arguments import called
-from gradscope.source.spans import ancestors
+from gradscope.source.spans import ancestors, statement_at
 
 _LENGTHS = ("total_iters", "T_max", "total_steps")  # arguments of torch's schedulers
 _NARROW = ("torch.bfloat16", "torch.float16", "torch.half")
@@ -81,11 +82,39 @@ def slowed(culprit: Culprit, request: ask.SlowSchedule) -> Ways:
         title = "move the schedule on once an epoch, and not at every batch"
         yield Candidate(title, moved(source, move, loops[0]))
     made = culprit.at(usage.schedule.made if usage.schedule is not None else None)
-    for keyword in made.keywords if isinstance(made, ast.Call) else ():
-        if keyword.arg in _LENGTHS and isinstance(keyword.value, ast.Constant):
-            edit = source.replaced(keyword.value, str(usage.updates))
+    for given in made.keywords if isinstance(made, ast.Call) else ():
+        if given.arg in _LENGTHS and isinstance(given.value, ast.Constant):
+            edit = source.replaced(given.value, str(usage.updates))
             title = f"let the schedule last for the {usage.updates:,} steps"
             yield Candidate(title, (edit,))
+
+
+def awake(culprit: Culprit, request: ask.FactorAboveZero) -> Ways:
+    """`step / warmup` for `step // warmup`, which is 0 below 1; `(epoch + 1) / warmup` for what is
+    0 in the first epoch."""
+    source = culprit.source
+    given = culprit.at(request.given_by) or statement_at(source, request.given_by)
+    function = source.nodes.function(given) if given is not None else None
+    if not isinstance(function, ast.FunctionDef | ast.Lambda):
+        return
+    counts = [one.arg for one in function.args.args]
+    for quotient in ast.walk(function):
+        if not isinstance(quotient, ast.BinOp) or source.of(quotient.left) not in counts:
+            continue
+        if isinstance(quotient.op, ast.FloorDiv):
+            start, end = source.extent(quotient.left)[1], source.extent(quotient.right)[0]
+            text = source.text[start:end].replace("//", "/")
+            yield Candidate(proposals.NOT_FLOORED, (source.edit(start, end, text),))
+        elif isinstance(quotient.op, ast.Div):
+            edit = source.replaced(quotient.left, f"({source.of(quotient.left)} + 1)")
+            yield Candidate(proposals.COUNTED_FROM_ONE, (edit,))
+
+
+def turned(culprit: Culprit, request: ask.WaitForLess) -> Ways:
+    schedule = request.usage.schedule
+    made = culprit.at(schedule.made if schedule is not None else None)
+    if isinstance(made, ast.Call):
+        yield (keyword(culprit.source, made, "mode", '"min"'),)
 
 
 def kept_scaler(culprit: Culprit) -> Ways:

@@ -134,6 +134,8 @@ BY_FIELDS: Mapping[type[ask.Request], Callable[[Culprit, Any], Ways]] = {
     ask.ClearAfterStep: cycles.cleared_late,
     ask.StepWhereCleared: cycles.stepped_late,
     ask.SlowSchedule: cycles.slowed,
+    ask.FactorAboveZero: cycles.awake,
+    ask.WaitForLess: cycles.turned,
     ask.RateOfOne: training.rate_of_one,
     ask.ClipNorm: training.clipped,
     ask.MoveClipping: training.in_time,

@@ -153,7 +153,7 @@ def _severity(lost: Lost) -> Severity:
         return (
             Severity.NOTE
         )  # a head that is trained alone, or a loss that another network computes
-    is_mild = lost.how in (Loss.SQUARED, Loss.LEFT_OVER, Loss.OVERCLIPPED) or (
+    is_mild = lost.how in (Loss.ASLEEP, Loss.SQUARED, Loss.LEFT_OVER, Loss.OVERCLIPPED) or (
         lost.how is Loss.IDLE and 2 * lost.passes < lost.of
     )
     return Severity.WARNING if is_mild else Severity.ERROR
@@ -172,7 +172,7 @@ def _places(lost: Lost) -> tuple[Location | None, tuple[tuple[Location, str], ..
             place, others = usage.made or usage.steps_at, (made, steps)
         case Loss.SKIPPED:
             place = usage.skipping.location if usage.skipping is not None else None
-        case Loss.NO_RATE | Loss.SQUARED:
+        case Loss.NO_RATE | Loss.SQUARED | Loss.ASLEEP:
             place = (usage.schedule.made if usage.schedule else None) or usage.made
             place, others = place or usage.steps_at, (made, steps)
         case Loss.IDLE:
@@ -181,7 +181,7 @@ def _places(lost: Lost) -> tuple[Location | None, tuple[tuple[Location, str], ..
             others = ((schedule.made if schedule else None, "sets the learning rate"), steps)
         case Loss.OVERCLIPPED:
             place, others = usage.movements[-1].clipped_at, (made, steps)
-        case Loss.ROUNDED:
+        case Loss.ROUNDED | Loss.UNMOVED:
             place = usage.steps_at
         case Loss.OVERFLOWN | Loss.NORM_OVERFLOWN:
             assert usage.overflow is not None
@@ -218,6 +218,7 @@ def _symptoms(lost: Lost) -> tuple[Symptom, ...]:
 
 _DIVIDED_BY_INF = (Loss.OVERFLOWN, Loss.NORM_OVERFLOWN)
 _MOVING = (
+    Loss.ASLEEP,
     Loss.SQUARED,
     Loss.OVERCLIPPED,
     Loss.THROWN_AWAY,
@@ -226,7 +227,6 @@ _MOVING = (
 )
 _ASKED = {
     Loss.NEVER_STEPS: ask.StepAfterBackward,
-    Loss.IDLE: ask.SlowSchedule,
     Loss.SQUARED: ask.RateOfOne,
     Loss.THROWN_AWAY: ask.ClearAfterStep,
     Loss.USED_AGAIN: ask.StepWhereCleared,
@@ -234,9 +234,22 @@ _ASKED = {
 }
 
 
+def _of_rate(lost: Lost) -> Asked:
+    usage, schedule = lost.usage, lost.usage.schedule
+    if lost.how is Loss.IDLE:
+        values = schedule.values if schedule is not None and schedule.rises else ()
+        is_upside_down = bool(values) and values[-1] < values[0]
+        return ask.WaitForLess(usage) if is_upside_down else ask.SlowSchedule(usage)
+    if schedule is not None and schedule.given_by is not None:
+        return ask.FactorAboveZero(schedule.given_by)
+    return Fix("graph", "give it a learning rate above 0", "unsafe", "lr=1e-3")
+
+
 def _fixes(lost: Lost) -> Iterator[Asked]:
     usage, skipping = lost.usage, lost.usage.skipping
-    if lost.how in _ASKED:
+    if lost.how in (Loss.NO_RATE, Loss.ASLEEP, Loss.IDLE):
+        yield _of_rate(lost)
+    elif lost.how in _ASKED:
         yield _ASKED[lost.how](usage)
         if lost.how is Loss.THROWN_AWAY and usage.cycles[0] > 1:
             yield ask.StepAtTheEnd(usage)  # the passes that begin a cycle may be meant to end one
@@ -244,12 +257,9 @@ def _fixes(lost: Lost) -> Iterator[Asked]:
         yield ask.GiveParameters(usage, lost.others)
     elif lost.how is Loss.LEFT_OUT:
         yield ask.AddParameters(usage, lost.others)
-    elif lost.how is Loss.NO_RATE:
-        if usage.schedule is not None and usage.schedule.base:
-            title = "let the schedule's function give a factor above 0: `//` gives 0 below 1"
-            yield Fix("graph", title, "unsafe", "step / total")
-        else:
-            yield Fix("graph", "give it a learning rate above 0", "unsafe", "lr=1e-3")
+    elif lost.how is Loss.UNMOVED:
+        title = "write the step into the parameters themselves, or take a longer one"
+        yield Fix("graph", title, "unsafe", "p.add_(step, alpha=-lr)")
     elif lost.how is Loss.OVERCLIPPED:
         yield ask.ClipNorm(clip_bound(tuple(one.total for one in usage.movements)))
     elif lost.how is Loss.ROUNDED:

@@ -143,7 +143,7 @@ def is_divergence(
 
 
 def by_place(updates: Iterable[Update]) -> Iterable[list[Update]]:
-    """The updates of each place in the source, of each optimizer that steps there, in their order."""
+    """The updates of each place in the source, and of each optimizer there, in their order."""
     places: dict[tuple[Location | None, ...], list[Update]] = defaultdict(list)
     for update in updates:
         places[update.location, update.made].append(update)

@@ -25,7 +25,9 @@ class Loss(Enum):
     TWICE = auto()  # it holds what another one holds, and what its passes are for nobody does
     SKIPPED = auto()  # by a GradScaler
     NO_RATE = auto()  # the rate is 0 from the start
+    ASLEEP = auto()  # it is 0 for the first updates
     IDLE = auto()  # it has become 0, or next to it
+    UNMOVED = auto()  # it is above 0, and no step has changed anything
     SQUARED = auto()  # the rate is multiplied by itself
     OVERCLIPPED = auto()  # cut down until the steps move nothing
     ROUNDED = auto()
@@ -67,6 +69,7 @@ def losses(trace: Trace, magnitudes: Magnitudes) -> Iterator[Lost]:
             or _used_again(usage)
             or _left_over(usage, trace.steps)
             or _left_out(usage, magnitudes)
+            or _unmoved(usage)
         )
         if found is not None:
             yield found
@@ -199,11 +202,22 @@ def _skipped(usage: Usage) -> Lost | None:
 
 def _idle(usage: Usage) -> Lost | None:
     idle, of = usage.rates.idle, usage.updates
+    asleep = usage.rates.asleep if usage.rates.peak and usage.schedule is not None else 0
+    if asleep >= max(cutoffs.FEWEST, cutoffs.IDLE * of):
+        return Lost(Loss.ASLEEP, usage, asleep, of)
     if idle < cutoffs.FEWEST or idle < cutoffs.IDLE * of:
         return None
     if usage.rates.peak == 0 and usage.still:
         return Lost(Loss.NO_RATE, usage, idle, of)
     return Lost(Loss.IDLE, usage, idle, of) if usage.schedule is not None else None
+
+
+def _unmoved(usage: Usage) -> Lost | None:
+    """Torch's own optimizers do what they are asked to."""
+    is_told = usage.lost_at is not None or not (usage.rates.last and usage.used)
+    if is_told or not (usage.own and usage.still) or usage.updates < cutoffs.FEWEST:
+        return None
+    return Lost(Loss.UNMOVED, usage, usage.updates, usage.updates)
 
 
 def _squared(usage: Usage) -> Lost | None:

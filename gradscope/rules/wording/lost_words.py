@@ -50,6 +50,18 @@ _WORDS = {
         " Gradients are computed, and the parameters stay as they were initialised.",
         "with a learning rate of 0",
     ),
+    Loss.ASLEEP: Words(
+        "the learning rate is 0 in the first {passes} of {of} steps of `{optimizer}`",
+        "Each step goes along the gradient times the learning rate, which is 0 until step"
+        " {passes}. Gradients are computed until then, and nothing is learnt from them.",
+        "with a learning rate of 0 until step {passes}",
+    ),
+    Loss.UNMOVED: Words(
+        "{of} steps of `{optimizer}` have left {held} as they were",
+        "The gradients are not 0, and the learning rate is {rate}: what `step()` computes does not"
+        " go into the parameters, or is too small for their dtype, which rounds it away.",
+        "changes nothing",
+    ),
     Loss.IDLE: Words(
         "the learning rate is {rate} in the last {passes} of {of} steps of `{optimizer}`",
         "{schedule} has brought the learning rate from {peak} to {rate} by step {since}, and the"
@@ -174,7 +186,7 @@ def numbers(lost: Lost) -> Iterator[str]:
     usage = lost.usage
     if lost.how in (Loss.ELSEWHERE, Loss.TWICE, Loss.LEFT_OUT):
         yield f"get a gradient, and are not held: {phrases.listed(lost.others)}"
-    if lost.how in (Loss.NO_RATE, Loss.IDLE, Loss.SQUARED, Loss.ROUNDED):
+    if lost.how in _OF_RATES:
         yield f"lr {number(usage.rates.peak, 3)} at most, {number(usage.rates.last, 3)} at last"
     if lost.how is Loss.ROUNDED:
         shown = [f"{one.step}: {one.still:,} of {one.pulled:,}" for one in usage.movements[:6]]
@@ -189,6 +201,9 @@ def numbers(lost: Lost) -> Iterator[str]:
         yield f"{plural(usage.passes, 'backward pass', 'backward passes')}, {usage.updates} steps"
     if lost.how is Loss.NEVER_STEPS:
         yield f"without a step: {phrases.listed(usage.held)}"
+
+
+_OF_RATES = (Loss.NO_RATE, Loss.ASLEEP, Loss.IDLE, Loss.UNMOVED, Loss.SQUARED, Loss.ROUNDED)
 
 
 def _by_factor(schedule: Schedule | None) -> str:

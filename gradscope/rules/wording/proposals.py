@@ -36,6 +36,8 @@ REPLACED = "give `{op}` the operand {number} where its result is not finite"
 RESTORED = "give `{op}` a harmless operand there, and the result the value that it had"
 SELECTED = "take the elements at which `{condition}`"
 SLOWER = "lower the learning rate from {old:g} to {new:g}"
+NOT_FLOORED = "divide by `/`: `//` gives 0 below 1"
+COUNTED_FROM_ONE = "count from 1, so that the first factor is above 0"
 STABLE = "compute it in one stable step: `{text}`"
 LOGARITHM = "learn `{name}` as its logarithm"
 STARTED = "start `{name}` at 1"
@@ -186,6 +188,8 @@ _WORDS: Mapping[type[ask.Request], _Words] = {
     ask.StepAtTheEnd: _graph("step after the last pass of an epoch too"),
     ask.StepWhereCleared: _graph("step where the gradients are cleared, once they are added up"),
     ask.SlowSchedule: _graph("let the schedule last as long as the training"),
+    ask.FactorAboveZero: _graph("let the function give a factor above 0 from the start"),
+    ask.WaitForLess: _graph("wait until the loss falls no further", 'mode="min"'),
     ask.RateOfOne: _graph("multiply 1 by the rates that the function gives"),
     ask.StepThroughScaler: (
         "loss-scaling",
