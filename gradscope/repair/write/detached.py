@@ -2,15 +2,14 @@
 
 import ast
 from collections.abc import Callable, Iterator, Mapping
-from itertools import takewhile
 
 from gradscope.facts import Edit, NoGradient
 from gradscope.facts import requests as ask
 from gradscope.repair.write.arrays import in_torch, kept
 from gradscope.repair.write.culprit import Candidate, Culprit
-from gradscope.repair.write.cycles import loops_around, moved
+from gradscope.repair.write.cycles import loops_around
 from gradscope.repair.write.once import computed_once
-from gradscope.repair.write.parameters import HOLDERS, below
+from gradscope.repair.write.parameters import made_later
 from gradscope.repair.write.smooth import smoothed
 from gradscope.repair.write.spelling import can_repeat
 from gradscope.repair.write.splice import before, commented, keyword
@@ -285,36 +284,6 @@ def _registered(culprit: Culprit) -> Iterator[Candidate]:
             yield culprit.written(f"hold what has to learn in `{holder}`", assignment.value, text)
 
 
-def _made_later(culprit: Culprit) -> Iterator[Candidate]:
-    """The optimizer made after the last statement that replaces a part of what it is given, or
-    that copies it."""
-    source, call = culprit.source, culprit.node
-    if not isinstance(call, ast.Call) or not call.args:
-        return
-    made = source.nodes.statement(call)
-    body = getattr(source.parents[made], "body", [])
-    given = {node.id for node in ast.walk(call.args[0]) if isinstance(node, ast.Name)}
-    later = (one for one in body if one.lineno > made.lineno)
-    until_trained = takewhile(lambda one: not isinstance(one, ast.For | ast.While), later)
-    for last in [one for one in until_trained if _replaces(one, given)][-1:]:
-        if edits := moved(source, made, last):
-            yield Candidate("make the optimizer after the model is complete", edits)
-    for node in ast.walk(call.args[0]):
-        for way in below(source, call, node) if isinstance(node, HOLDERS) else ():
-            if found := tuple(way):
-                yield Candidate("make the optimizer for the model that is made of this", found)
-
-
-def _replaces(place: ast.stmt, names: set[str]) -> bool:
-    """`model.fc = nn.Linear(...)` for one of the names, or another model for it."""
-    if not isinstance(place, ast.Assign):
-        return False
-    root: ast.expr = place.targets[0]
-    while isinstance(root, ast.Attribute | ast.Subscript):
-        root = root.value
-    return isinstance(root, ast.Name) and root.id in names
-
-
 def _made_once(culprit: Culprit) -> Iterator[Candidate]:
     """The parameter of `__init__`, without the new one that another method puts in its place; what
     that one is computed from it gets a name."""
@@ -373,7 +342,7 @@ _WAYS: Mapping[NoGradient, tuple[Callable[[Culprit], Iterator[Candidate]], ...]]
     NoGradient.FROZEN: (_thawed,),
     NoGradient.LATE: (_earlier,),
     NoGradient.UNREGISTERED: (_registered,),
-    NoGradient.STALE: (_made_later,),
+    NoGradient.STALE: (made_later,),
     NoGradient.REMADE: (_made_once,),
 }
 

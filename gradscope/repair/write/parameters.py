@@ -2,13 +2,15 @@
 
 import ast
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 
 from gradscope.facts import Holder, Scope
 from gradscope.facts import requests as ask
-from gradscope.repair.write.culprit import Culprit, Edits, Ways
+from gradscope.repair.write.culprit import Candidate, Culprit, Edits, Ways
 from gradscope.repair.write.cycles import moved
 from gradscope.repair.write.splice import commented
 from gradscope.repair.write.statements import block_of
+from gradscope.repair.write.uses import calls_around
 from gradscope.source import Source, SourceError, expression, read
 
 HOLDERS = ast.Name | ast.Attribute | ast.Subscript
@@ -24,8 +26,6 @@ def given(culprit: Culprit, request: ask.GiveParameters) -> Ways:
         wanted = _covering(scope.holders, {*request.leaves})
         names = {one.text for one in scope.holders if one.held == one.of and not one.bare}
         found = [node for node in _parts(call) if source.of(node) in names]
-        if not wanted and not depth and len(found) == 1:
-            yield from below(source, call, found[0])
         if not wanted:
             continue
         if len(found) == len(wanted) == 1 and not wanted[0].bare:
@@ -34,6 +34,7 @@ def given(culprit: Culprit, request: ask.GiveParameters) -> Ways:
             text = f"[{_all_of(wanted)}]" if len(wanted) > 1 or wanted[0].bare else ""
             text = text or f"{wanted[0].text}.parameters()"
             yield (source.replaced(first, text),)
+    yield from made_later(culprit)
 
 
 def added(culprit: Culprit, request: ask.AddParameters) -> Ways:
@@ -58,11 +59,40 @@ def added(culprit: Culprit, request: ask.AddParameters) -> Ways:
                 yield (source.replaced(first, f"[*{text}, {more}]"),)
 
 
-def below(source: Source, call: ast.Call, given: ast.expr) -> Iterator[Edits]:
-    """Made below what is computed from the module that it was given, and given that: for `net`, of
-    `net = deepcopy(template)`."""
+def made_later(culprit: Culprit) -> Iterator[Candidate]:
+    """The optimizer made, there or by the function that is called there, after the last statement
+    that replaces a part of what it is given; or below what is computed from that, for this: for
+    `net`, of `net = deepcopy(template)`."""
+    source = culprit.source
+    if not isinstance(culprit.node, ast.Call):
+        return
+    for call in (culprit.node, *calls_around(source, culprit.node)):
+        made, parts = source.nodes.statement(call), [*_parts(call)]
+        names = {one.id for part in parts for one in ast.walk(part) if isinstance(one, ast.Name)}
+        later = (one for one in block_of(source, made) if one.lineno > made.lineno)
+        until_trained = takewhile(lambda one: not isinstance(one, ast.For | ast.While), later)
+        for last in [one for one in until_trained if _replaces(one, names)][-1:]:
+            if edits := moved(source, made, last):
+                yield Candidate("make the optimizer after the model is complete", edits)
+        for given in parts:
+            for found in _below(source, call, given):
+                title = "make the optimizer for the model that is made of this"
+                yield Candidate(title, tuple(found))
+
+
+def _replaces(place: ast.stmt, names: set[str]) -> bool:
+    """`model.fc = nn.Linear(...)` for one of the names, or another model for it."""
+    if not isinstance(place, ast.Assign):
+        return False
+    root: ast.expr = place.targets[0]
+    while isinstance(root, ast.Attribute | ast.Subscript):
+        root = root.value
+    return isinstance(root, ast.Name) and root.id in names
+
+
+def _below(source: Source, call: ast.Call, given: ast.expr) -> Iterator[Edits]:
     made, text = source.nodes.statement(call), source.of(given)
-    for one in block_of(source, made):
+    for one in ast.walk(source.nodes.function(made)):
         if not isinstance(one, ast.Assign) or one.lineno <= made.lineno:
             continue
         target = one.targets[0]
