@@ -110,7 +110,9 @@ class GraphFreed(Refusal):
 class WithoutGraph(Refusal):
     """What was to be differentiated has no graph: where `reason` is frozen or leafless, nothing
     that the program computed with requires grad. `location` and `related` are as in `Absence`,
-    `frozen` are parameters that do not require it."""
+    `frozen` are parameters that do not require it. `to_learn` are the modules of them that an
+    optimizer holds; `turns` are where the program had come to, the innermost place first, if these
+    had learnt something before."""
 
     reason: NoGradient
     call: Call | None = None
@@ -118,6 +120,7 @@ class WithoutGraph(Refusal):
     related: Location | None = None
     frozen: tuple[str, ...] = ()
     to_learn: tuple[str, ...] = ()
+    turns: tuple[Location, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

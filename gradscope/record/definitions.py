@@ -203,6 +203,18 @@ def only_inference(code: CodeType) -> Location | None:
     return found[0] if len(found) == 1 else None
 
 
+def switched_off_at(code: CodeType) -> Location | None:
+    """The one statement of the file that switches gradients off for good."""
+    found = [
+        span(code, node.value)
+        for source, node in _every(code, ast.Expr)
+        if isinstance(node.value, ast.Call)
+        if source.names.dotted(node.value.func) in _GUARDS
+        if any(isinstance(one, ast.Constant) and not one.value for one in node.value.args)
+    ]
+    return found[0] if len(found) == 1 else None
+
+
 def frozen_at(code: CodeType) -> Location | None:
     """The last statement of the file that takes `requires_grad` from something. No op is run when
     an attribute is set: where that is written has to be read."""

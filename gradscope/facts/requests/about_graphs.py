@@ -151,9 +151,11 @@ class FindUnused(Allow):
 
 
 class Thaw(Allow):
-    """Let the parameters of `modules` require gradients again."""
+    """Let the parameters of `modules` require gradients again: in each turn of the innermost loop
+    that is around one of these places, or where they are frozen."""
 
     modules: tuple[str, ...]
+    turns: tuple[Location, ...] = ()
 
 
 class DifferentiateBy(Allow):

@@ -21,6 +21,7 @@ from gradscope.record.definitions import (
     leaf_at,
     made_at,
     only_inference,
+    switched_off_at,
 )
 from gradscope.record.events.provenance import storage_key
 from gradscope.record.graph import consumers, leaf_ids, up, withheld
@@ -118,11 +119,15 @@ class _Inquiry:
     def _without_graph(self, raised: Raised) -> refusals.AnyRefusal:
         self._context.names.look(raised.frame)
         bare = [root for root in raised.roots if root.grad_fn is None and not root.requires_grad]
+        held = self._frozen_as_a_whole()
+        has_learnt = any(id(leaf) in held for one in self._notes.updates for leaf in one.parameters)
+        cut = {"reason": NoGradient.FROZEN} if has_learnt else self._cut(bare, raised)
         return refusals.WithoutGraph(
             **raised.at,
-            **self._cut(bare, raised),
+            **cut,
             frozen=self._frozen(),
-            to_learn=self._to_learn(),
+            to_learn=self._modules_of(held),
+            turns=tuple(raised.places) if has_learnt else (),
         )
 
     def _cut(self, values: Sequence[torch.Tensor], raised: Raised) -> dict[str, Any]:
@@ -139,6 +144,8 @@ class _Inquiry:
         frame = raised.frame
         if frame is None:
             return {"reason": NoGradient.FROZEN}
+        if not torch.is_grad_enabled() and (switch := switched_off_at(frame.f_code)) is not None:
+            return {"reason": NoGradient.NO_GRAD, "location": switch}
         leaf = leaf_at(frame.f_code, frame.f_locals)
         if leaf is not None:
             return {"reason": NoGradient.LEAFLESS, "location": leaf}
@@ -159,16 +166,26 @@ class _Inquiry:
         parameters = names.parameters.items()
         return tuple(names.owners[key].name for key, one in parameters if not one.requires_grad)
 
-    def _to_learn(self) -> tuple[str, ...]:
-        """The modules of which an optimizer holds parameters, where it holds only some of them all
-        and all of these are frozen."""
-        names = self._context.names
-        held = set().union(*self._notes.waiting(()))
-        known = {key for key, leaf in names.parameters.items() if not leaf.requires_grad}
-        if not held or not held < known:
-            return ()
-        found = (names.owners[key].name.rpartition(".")[0] for key in held)
-        return tuple(sorted({re.sub(r"\.(\d+)", r"[\1]", name) for name in found}))
+    def _frozen_as_a_whole(self) -> set[int]:
+        """The parameters of optimizers, by id, of which all are frozen; not where these are all
+        that there are."""
+        parameters = self._context.names.parameters
+        known = {key for key, leaf in parameters.items() if not leaf.requires_grad}
+        held = set().union(*(one for one in self._notes.waiting(()) if one <= known))
+        return held if held < parameters.keys() else set()
+
+    def _modules_of(self, held: set[int]) -> tuple[str, ...]:
+        """The largest modules of which these are all parameters."""
+        found = set[str]()
+        for path in (self._context.names.owners[key].path for key in held):
+            whole = (
+                depth
+                for depth, (_, module) in enumerate(path, 1)
+                if held.issuperset(map(id, module.parameters()))
+            )
+            name = ".".join(part for part, _ in path[: next(whole, len(path))])
+            found.add(re.sub(r"\.(\d+)", r"[\1]", name))
+        return tuple(sorted(found))
 
     def _leaf_written(self, raised: Raised) -> refusals.AnyRefusal | None:
         name, leaf = written_at(raised)

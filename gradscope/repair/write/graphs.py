@@ -228,10 +228,15 @@ def finding_unused(culprit: Culprit) -> Ways:
 
 
 def thawed(culprit: Culprit, request: ask.Thaw) -> Ways:
-    """`model.head.requires_grad_(True)` below the loop that freezes all."""
+    """`model.head.requires_grad_(True)` below the loop that freezes all, or in each turn."""
     source, statement = culprit.source, statement_at(culprit.source, culprit.finding.location)
+    lines = tuple(f"{name}.requires_grad_(True)" for name in request.modules)
+    for place in request.turns:
+        turn = statement_at(source, place)
+        if turn is not None and loops_around(source, turn):
+            yield before(source, turn, *lines)
+            return
     loops = loops_around(source, statement) if statement is not None else []
-    lines = (f"{name}.requires_grad_(True)" for name in request.modules)
     yield after(source, loops[-1] if loops else statement, *lines)
 
 

@@ -14,9 +14,9 @@ def requests(refusal: refusals.Refusal) -> Iterator[ask.Request]:
             yield from _changed(refusal)
         case refusals.GraphFreed(shared=shared):
             yield from _shared(shared, refusal.raised_at)
-        case refusals.WithoutGraph(reason=reason, to_learn=modules):
+        case refusals.WithoutGraph(reason=reason, to_learn=modules, turns=turns):
             if reason is NoGradient.FROZEN and modules:
-                yield ask.Thaw(modules)
+                yield ask.Thaw(modules, turns)
             yield ask.Reattach(reason)
         case refusals.LeafWritten(name=name, trained=trained):
             ways = ask.WithoutGrad(), ask.CopyLeaf(name)

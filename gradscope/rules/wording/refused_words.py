@@ -179,10 +179,15 @@ def _without_graph(one: refusals.WithoutGraph) -> Words:
     if one.frozen and one.reason is NoGradient.FROZEN:
         count, names = plural(len(one.frozen), "parameter"), phrases.listed(one.frozen)
         counted = f"{count} without `requires_grad`: {names}"
+    why = f"{words.why} So nothing that could learn is left in the loss."
+    if one.turns:
+        why += (
+            f" An optimizer holds {phrases.listed(one.to_learn)}, and has stepped with them before."
+        )
     return Words(
         f"the loss has no graph: {what}",
-        f"{words.why} So nothing that could learn is left in the loss.",
-        words.label,
+        why,
+        words.label if one.location is not None else "autograd raised here",
         one.location,
         op,
         ((one.related, "runs without a graph"),),
