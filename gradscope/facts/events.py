@@ -325,7 +325,8 @@ class Broadcast:
 class Scores:
     """A loss, `taken`, that takes raw scores or log-probabilities of `classes`, and is given the
     probabilities that the call `made` gives. `along`: or log-probabilities along that dimension,
-    where the loss has its classes along another one. `logarithms`: it takes those."""
+    where the loss has its classes along another one. `logarithms`: it takes those. `raw`: it is
+    given scores, `made` is the loss itself."""
 
     made: Call
     taken: Call
@@ -333,6 +334,7 @@ class Scores:
     classes: int
     logarithms: bool
     along: int | None = None
+    raw: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,6 +108,7 @@ class EveryOp:
         self.context.shielded("backward", self.mode.window.close)
         if self.sees_ops() and not self.context.nested > 1:
             self.context.shielded("its variables", self._look_at_variables, one)
+            self.context.shielded("backward", self.scores.before_backward, one)
         journal = self.context.journal
         around = journal.transforms
         journal.transforms = torch._C._functorch.get_dynamic_layer_stack_depth()

@@ -1,5 +1,7 @@
-"""Losses that take raw scores, or log-probabilities, and are given probabilities."""
+"""Losses that take raw scores, or log-probabilities, and are given others of these, or
+probabilities."""
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +13,7 @@ from gradscope.record.graph import node_name
 from gradscope.record.passes import BackwardPass
 
 _MOST = 8  # places
+_ROUNDED = 1e-3  # above 0: log-probabilities in half precision
 _FARTHEST = 4  # views between the two
 _LIKELIHOODS = ("NllLossBackward0", "NllLoss2DBackward0")
 _DIVERGENCE = "MulBackward0"  # target times input, in `kl_div`, which is no op of its own
@@ -27,10 +30,20 @@ class GivenScores:
     def __init__(self, context: RunContext) -> None:
         self._context = context
         self._kept: dict[object, Scores] = {}  # by place
+        # The classes of likelihoods that read raw scores, in the pass that runs, which frees these.
+        self._raw: dict[Any, int] = {}
 
     @property
     def found(self) -> tuple[Scores, ...]:
         return tuple(self._kept.values())
+
+    def before_backward(self, one: BackwardPass) -> None:
+        likelihoods = (node for node in one.above if type(node).__name__ in _LIKELIHOODS)
+        self._raw = {
+            node: node._saved_self.shape[1 if node._saved_self.dim() > 1 else 0]
+            for node in likelihoods
+            if _reads_scores(node)
+        }
 
     def after_backward(self, one: BackwardPass) -> None:
         for node in one.above if len(self._kept) < _MOST else ():
@@ -43,14 +56,18 @@ class GivenScores:
                 continue
             along = _along(node) if name in _LIKELIHOODS else None
             logarithms = is_divergence or name in _LIKELIHOODS
-            if along is None and (node_name(made) != wanted or not _is_along_one(node, made)):
+            if node in self._raw and along is None:
+                made = node
+            elif along is None and (node_name(made) != wanted or not _is_along_one(node, made)):
                 continue
             call, given = self._context.call(node), self._context.call(made)
             if call is not None and given is not None:
-                shape = made._input_metadata[0].shape
-                classes = shape[_dim(made)] if hasattr(made, "_saved_dim") else 2
+                classes = self._raw.get(node, 2)
+                if hasattr(made, "_saved_dim"):
+                    classes = made._input_metadata[0].shape[_dim(made)]
                 taken = replace(call, op="kl_div") if is_divergence else call
-                fact = Scores(given, taken, self._context.step, classes, logarithms, along)
+                step, raw = self._context.step, made is node
+                fact = Scores(given, taken, step, classes, logarithms, along, raw)
                 self._kept.setdefault(given.location, fact)
 
     def _is_in_kl_div(self, node: Any) -> bool:
@@ -76,6 +93,16 @@ def _along(node: Any) -> int | None:
         return None
     classes = 1 if len(made._input_metadata[0].shape) > 1 else 0
     return _dim(made) if _dim(made) != classes else None
+
+
+def _reads_scores(node: Any) -> bool:
+    """Whether a likelihood reads what is no log-probability, which none above 0 is, and no
+    probability either."""
+    given = node._saved_self
+    if not given.numel():
+        return False
+    least, most = map(float, given.aminmax())
+    return math.isfinite(most) and most > _ROUNDED and (most > 1.0 or least < -_ROUNDED)
 
 
 def _is_along_one(node: Any, made: Any) -> bool:

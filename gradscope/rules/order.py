@@ -40,10 +40,12 @@ CONSEQUENCES = {
 CONSEQUENCES["huge-gradient"] = CONSEQUENCES["exploding-gradient"] | {"huge-gradient"}
 
 # Errors that come before the finding that leads: steps that were to be bounded, and were not, are
-# why they overshoot, and one step along a huge gradient is why the loss leaps.
+# why they overshoot, one step along a huge gradient is why the loss leaps, and a likelihood of
+# scores has no least.
 REASONS = {
     "misplaced-clipping": frozenset(("diverging-training", "exploding-gradient")),
     "huge-gradient": frozenset(("diverging-training",)),
+    "wrong-scores": frozenset(("diverging-training",)),
 }
 
 _PLACES = {name: place for place, name in enumerate(ORDER)}

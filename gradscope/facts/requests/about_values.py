@@ -86,6 +86,10 @@ class GiveScores(Request):
     logarithms: bool
 
 
+class TakeScores(Request):
+    """Let the loss normalise the raw scores that it is given: `cross_entropy`."""
+
+
 class LogTarget(Request):
     """Tell `kl_div` that its target holds log-probabilities."""
 

@@ -150,6 +150,19 @@ def _is_alike(node: ast.AST, loss: ast.AST) -> bool:
     return node is loss
 
 
+def scores_taken(culprit: Culprit) -> Ways:
+    """`cross_entropy` for every `nll_loss` of the file: of log-probabilities they are the same."""
+    dotted, edits = culprit.names.dotted, list[Edit | None]()
+    for node in culprit.source.nodes.every(ast.Call):
+        if dotted(node.func) == "torch.nn.functional.nll_loss":
+            edits.append(renamed(culprit, node, "cross_entropy"))
+        elif dotted(node.func) == "torch.nn.NLLLoss":
+            edits.append(renamed(culprit, node, "CrossEntropyLoss"))
+    found = [edit for edit in edits if edit is not None]
+    if found and len(found) == len(edits):
+        yield found
+
+
 def log_target(culprit: Culprit, request: ask.LogTarget) -> Ways:
     """`log_target=True` for the call of the loss, or for the layer that it is of."""
     call = culprit.node

@@ -66,6 +66,7 @@ BY_CLASS: Mapping[type[ask.Request], Callable[[Culprit], Ways]] = {
     ask.CleanByMask: selected.cleaned,
     ask.WiderDtype: wider.widened,
     ask.AllowEmpty: empty.filled,
+    ask.TakeScores: ends.scores_taken,
     ask.LearnPartInside: instead.learnt_in_part,
     ask.FillMemory: instead.allocated,
     ask.CopyBeforeWriting: detached.copied,

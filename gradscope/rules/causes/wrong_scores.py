@@ -77,14 +77,23 @@ class WrongScores(Rule):
                 f" stays above {phrases.number(-math.log(best))} however good the model is, and"
                 " the gradient small."
             )
-        at = one.taken.location
+        if one.raw:
+            fix = ask.TakeScores()
+            message = f"`{taken}` takes log-probabilities, and is given raw scores"
+            why = (
+                f"`{taken}` takes no logarithm and normalises nothing: the loss is minus the score"
+                " of the right class, which falls without end as that score grows. No other class"
+                " has to lose for it."
+            )
+        at = one.taken.location if not one.raw else None
         return self.found(
             message,
             why,
             one.made,
             phase=Phase.FORWARD,
             step=one.step,
-            label="makes probabilities",
+            label="reads them as log-probabilities" if one.raw else "makes probabilities",
+            severity=Severity.ERROR if one.raw else self.severity,
             related=(Related("use", at, "takes other numbers"),) if at is not None else (),
             evidence={"classes": one.classes},
             fixes=(fix,),

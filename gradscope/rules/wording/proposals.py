@@ -152,6 +152,7 @@ _WORDS: Mapping[type[ask.Request], _Words] = {
         "ignore_index={0.value}",
     ),
     ask.DropLastBatch: ("data", "leave the last batch out, which is smaller", "drop_last=True"),
+    ask.TakeScores: ("stable-op", "take `cross_entropy`, which normalises the scores first", ""),
     ask.CopyBeforeWriting: _graph("write into a copy, with autograd looking on"),
     ask.HookBackward: (
         "backward-rewrite",
