@@ -17,6 +17,7 @@ from gradscope.repair.budget import Purpose
 from gradscope.repair.worth import leaps
 from gradscope.repair.write.splice import spliced
 from gradscope.report.status import Doing
+from gradscope.rules import cutoffs
 from gradscope.rules.order import consequence, is_wrong_gradient
 from gradscope.rules.reading.divergence import tried
 from gradscope.rules.wording.proposals import proposed
@@ -157,8 +158,8 @@ def _with(finding: Finding, request: ask.LowerRate, border: Border) -> Finding:
     high = lr * border.diverges
     low = lr * border.holds if border.holds is not None else None
     found = replace(finding, numbers=(*finding.numbers, tried(low, high, border.runs)))
-    if low is None and border.runs < MOST_COARSE:
-        return found  # out of time
+    if low is None and border.runs < MOST_COARSE:  # out of time
+        return replace(found, fixes=tuple(map(_if_likely, finding.fixes)))
     if low is None:  # what still holds far below has stopped to train
         others = (one for one in finding.fixes if not isinstance(one.request, ask.LowerRate))
         return replace(found, fixes=tuple(others))
@@ -167,6 +168,15 @@ def _with(finding: Finding, request: ask.LowerRate, border: Border) -> Finding:
         evidence={**finding.evidence, "stable_lr": low, "diverging_lr": high},
         fixes=tuple(_at_most(fix, low) for fix in finding.fixes),
     )
+
+
+def _if_likely(fix: Fix) -> Fix:
+    """A rate that nobody has tried, unless it is so short that nothing would be learnt."""
+    request = fix.request
+    if not isinstance(request, ask.LowerRate) or request.new is None or request.old is None:
+        return fix
+    is_likely = request.new >= cutoffs.SHORTEST_STEP * request.old
+    return fix if is_likely else proposed(replace(request, new=None))
 
 
 def _at_most(fix: Fix, stable: float) -> Fix:

@@ -34,6 +34,7 @@ FINITE_GROWTH = 10.0
 MOVED = 1.1
 GROWN = 10.0
 LARGEST_STEP = 0.01  # of the weights that a step may move them by; recipes have less than that
+SHORTEST_STEP = 1e-3  # of the given one: what needs a shorter one has left its quadratic behind
 FEWEST_STALE = 5  # updates in a row whose gradients had piled up; fewer may be meant
 FEWEST_TERMS = 4  # backward passes an update: a loss of two or three terms is no mean
 

@@ -24,27 +24,32 @@ _PER_ROW = ("NllLoss", "NllLoss2D")  # whose mean divides by the rows alone
 
 
 def summed(roots: Sequence[torch.Tensor], context: RunContext) -> Summed | None:
-    """The sum that the only root is, at most times a constant that is no 1 / N."""
+    """The largest sum that goes into the only root, at most times a constant that is no 1 / N."""
     if len(roots) != 1:
         return None
-    node: Any = roots[0].grad_fn
-    weight = 1.0
-    while node is not None and node.name() in ("MulBackward0", "NegBackward0"):
-        before = [one for one, _ in node.next_functions if one is not None]
-        if len(before) != 1:
-            return None  # of two tensors that train
-        if node.name() == "MulBackward0":
-            constant = _constant(node)
-            if constant is None:
-                return None
-            weight *= abs(constant)
-        node = before[0]
-    terms = _terms(node) if node is not None else 0
-    if terms < _FEWEST or weight * terms < _FEWEST:
+    found: dict[Any, float] = {}
+    waiting: list[tuple[Any, float]] = [(roots[0].grad_fn, 1.0)]
+    for _ in range(_DEEPEST):
+        if not waiting:
+            break
+        node, weight = waiting.pop()
+        if node is None:
+            continue
+        if terms := _terms(node):
+            found[node] = weight * terms
+            continue
+        below, constant = _linear_in(node), 1.0
+        if node.name() in _SCALES:
+            constant = abs(_constant(node) or 0.0)
+        if constant:
+            weight *= constant if node.name() != "DivBackward0" else 1 / constant
+            waiting += [(one, weight) for one in below]
+    node = max(found, key=lambda one: found[one], default=None)
+    if node is None or _terms(node) < _FEWEST or found[node] < _FEWEST:
         return None
     call = context.call_of_node(node)
     place = place_of(call.user) if call is not None else None
-    return Summed(terms, call.info.name if call is not None else "sum", place)
+    return Summed(_terms(node), call.info.name if call is not None else "sum", place)
 
 
 class Factor(NamedTuple):

@@ -198,10 +198,13 @@ def _accumulated(magnitudes: Magnitudes, steps: Sequence[Step]) -> ask.DivideLos
 
 
 def blamed_sum(total: Summed | None, rise: Rise, update: Update) -> Summed | None:
-    """The sum that the loss is, where the mean would have kept the steps short enough."""
+    """The sum in the loss, where the mean would have kept the steps short enough. Of a loss that
+    leaps by so much no quadratic tells which steps these are."""
     if total is None or update.lr is None or update.blind_to_scale:
         return None
-    return total if update.lr / total.terms < largest_stable_lr(rise, update.lr) else None
+    stable = largest_stable_lr(rise, update.lr)
+    is_told = stable > cutoffs.SHORTEST_STEP * update.lr
+    return total if update.lr / total.terms < stable or not is_told else None
 
 
 def shorter_lr(rise: Rise, lr: float, blind: bool, leaves: Sequence[Leaf]) -> float:
