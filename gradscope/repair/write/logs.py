@@ -294,8 +294,13 @@ def _add(read: Reading, found: Spelled) -> str | None:
 
 def _plus_one(read: Reading, node: ast.expr) -> str | None:
     """log(1 + node)."""
-    negated = read.argument(node, "neg")
-    return in_form(read, _PLUS_ONE, node) if negated is None else _complement(read, negated)
+    if (negated := read.argument(node, "neg")) is not None:
+        return _complement(read, negated)
+    if (form := in_form(read, _PLUS_ONE, node)) is not None:
+        return form
+    inner = log_of(read, node)
+    # A factor may be 0, or below it.
+    return None if inner is None or read.has_plain_log else f"torch.nn.functional.softplus({inner})"
 
 
 def _complement(read: Reading, node: ast.expr) -> str | None:
