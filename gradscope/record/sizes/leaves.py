@@ -315,9 +315,9 @@ _SMALL = 64  # elements: what is learnt beside a model is hardly ever more
 
 
 def _is_uniform(leaf: torch.Tensor) -> bool:
-    if isinstance(leaf, torch.nn.Parameter) or not has_memory(leaf) or leaf.numel() > _SMALL:
+    if isinstance(leaf, torch.nn.Parameter) or not has_memory(leaf):
         return False
-    return leaf.numel() == 1 or bool((leaf == leaf.flatten()[:1]).all())
+    return 0 < leaf.numel() <= _SMALL and bool((leaf == leaf.flatten()[0]).all())
 
 
 def _reference(leaf: torch.Tensor, held: bool = True) -> Callable[[], torch.Tensor | None]:

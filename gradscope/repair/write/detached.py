@@ -8,6 +8,7 @@ from gradscope.facts import requests as ask
 from gradscope.repair.write.arrays import in_torch, kept
 from gradscope.repair.write.culprit import Candidate, Culprit
 from gradscope.repair.write.cycles import loops_around
+from gradscope.repair.write.initial import away_from_zero
 from gradscope.repair.write.once import computed_once
 from gradscope.repair.write.parameters import made_later
 from gradscope.repair.write.smooth import smoothed
@@ -344,6 +345,7 @@ _WAYS: Mapping[NoGradient, tuple[Callable[[Culprit], Iterator[Candidate]], ...]]
     NoGradient.UNREGISTERED: (_registered,),
     NoGradient.STALE: (made_later,),
     NoGradient.REMADE: (_made_once,),
+    NoGradient.ZERO_WEIGHT: (away_from_zero,),
 }
 
 

@@ -1,4 +1,5 @@
-"""Weights and activations that keep the size of what passes through them: GS401 and GS402."""
+"""Weights and activations that keep the size of what passes through them: GS401 and GS402; weights
+that start at 0, and learn nothing: GS403."""
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
@@ -7,6 +8,7 @@ from gradscope.facts import Edit
 from gradscope.facts import requests as ask
 from gradscope.ops.display import node_stem
 from gradscope.repair.write.culprit import Candidate, Culprit
+from gradscope.source.arguments import called, spelled
 
 # The fillers that say nothing of how many inputs a weight has.
 _FILLERS = frozenset("normal_ uniform_ trunc_normal_".split())
@@ -45,6 +47,34 @@ def keeping(culprit: Culprit, request: ask.KeepNorm) -> Iterator[Candidate]:
             yield Candidate(title, edits)
     if not weights:
         yield from _steeper(culprit)
+
+
+def away_from_zero(culprit: Culprit) -> Iterator[Candidate]:
+    """Every weight that the file fills with 0, in the size that keeps the norm."""
+    template, title = _RELU
+    filled = (_filled_with_zeros(culprit, one) for one in culprit.source.nodes.every(ast.Call))
+    found = [
+        _filled(culprit, node, weight, not weight.endswith(".weight"), template)
+        for node, weight in filter(None, filled)
+    ]
+    edits = tuple(filter(None, found))
+    if edits and len(edits) == len(found):
+        yield Candidate(title, edits)
+
+
+def _filled_with_zeros(culprit: Culprit, node: ast.Call) -> tuple[ast.Call, str] | None:
+    """`nn.init.zeros_(w)`, `nn.init.constant_(w, 0)`, `w.data.zero_()`, `w.data.fill_(0)`, with the
+    text of what may be a matrix."""
+    written, dotted = spelled(culprit.source, node), culprit.names.dotted(node.func) or ""
+    name = dotted.removeprefix("torch.nn.init.")
+    value = written.positional[1:2] or [ast.Constant(0.0)]
+    is_filler = name in ("zeros_", "constant_")
+    is_filler |= not dotted and called(node) in ("zero_", "fill_")
+    number = getattr(value[0], "value", None)
+    if not is_filler or written.first is None or number != 0:
+        return None
+    text = culprit.source.of(written.first).removesuffix(".data")
+    return None if text.endswith((".bias", ".grad")) else (node, text)
 
 
 def _filled_by_hand(

@@ -361,6 +361,4 @@ def _fix(absence: Absence) -> Asked:
             title = "bring the inputs back to where the slope is not 0"
             code = "a smaller learning rate or initialisation; or nn.LeakyReLU, which is never flat"
             return Fix("init", title, "unsafe", code)
-        case NoGradient.ZERO_WEIGHT:
-            return Fix("init", "start the other factor away from 0", "unsafe")
     return ask.Reattach(absence.reason)

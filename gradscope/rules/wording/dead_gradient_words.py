@@ -195,7 +195,9 @@ WORDS = {
         cure="weigh them with more than 0, let the slice reach them, or delete their layers",
     ),
     NoGradient.ZERO_WEIGHT: Words(
-        "The other factor of the product is exactly 0, and so is the derivative.", "times exactly 0"
+        "The other factor of the product is exactly 0, and so is the derivative.",
+        "times exactly 0",
+        "start the other factor away from 0",
     ),
     NoGradient.UNKNOWN: Words("Every element of the gradient is exactly 0."),
 }

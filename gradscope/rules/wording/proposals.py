@@ -84,6 +84,8 @@ def _of_fields(request: ask.Request) -> _Words | None:
         case ask.AddToDiagonal(size, x):
             code = f"{x} + {size:g} * torch.eye({x}.shape[-1], dtype={x}.dtype, device={x}.device)"
             return "epsilon", f"add {size:g} to the diagonal", code
+        case ask.Reattach(NoGradient.ZERO_WEIGHT as reason):
+            return "init", WORDS[reason].cure, ""
         case ask.Reattach(reason):
             return "graph", WORDS[reason].cure, ""
         case ask.KeepGraph(detach=ask.DetachUse(name=name)):
