@@ -167,6 +167,7 @@ def seen(program: Callable[[], Iterator[None]], *, coasts: bool = True) -> tuple
     return observation.trace("program", Ending("finished")), len(passed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda one: one.__name__)
 def test_what_is_told_is_what_a_look_at_each_step_tells(program: Callable[[], Iterator[None]]):
     (each, none), (some, passed) = seen(program, coasts=False), seen(program)

@@ -108,6 +108,7 @@ print(sum(counters["graph_break"].values()), dict(counters["stats"]))
 """
 
 
+@pytest.mark.slow
 def test_a_step_that_is_compiled_as_a_whole_runs_as_ever(tmp_path, capfd):
     path = tmp_path / "program.py"
     path.write_text(WHOLE_STEP, encoding="utf-8")

@@ -287,6 +287,7 @@ REPAIRED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", REPAIRED)
 def test_a_relation_that_allows_it_is_repaired_and_verified(name, tmp_path):
     report = diagnosed_text(program(name), tmp_path, verify=True)

@@ -42,6 +42,7 @@ deep(Thing("in a frame"))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("last", ["pass", "sys.exit(3)", "raise ValueError('mine')"])
 def test_the_end_is_as_without_us(last, tmp_path: Path):
     (tmp_path / "program.py").write_text(PROGRAM.replace("{last}", last), encoding="utf-8")

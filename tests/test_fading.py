@@ -98,6 +98,7 @@ def test_the_loss_is_mended_where_it_is_written(here):
     assert "return (-torch.log(p + 1e-8)).mean()" in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", SATURATED)
 def test_a_generator_that_has_lost_is_told_what_is_flat(case, here):
     program, flat, repaired = SATURATED[case]

@@ -150,6 +150,7 @@ def test_a_patch_that_cannot_be_written_is_printed(tmp_path, monkeypatch, capsys
     assert Path("loss.py").read_text() == program
 
 
+@pytest.mark.slow
 @needs_full
 @pytest.mark.parametrize(
     ("command", "code"), [("trace", 1), ("check", 1), ("norms", 0), ("fix", 0)]
@@ -173,6 +174,7 @@ def test_a_run_needs_no_room_on_any_disk(command, code, tmp_path):
     assert "gradscope: error" not in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "streams", "code"),
     [

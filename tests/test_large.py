@@ -142,6 +142,7 @@ def test_two_gibibytes(tmp_path):
     assert finding.symptoms[0].bad == 2**29
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["trace", "norms"])
 def test_a_long_graph_is_freed_without_recursion(command, tmp_path):
     """torch frees nodes that Python has seen by recursion, which a small stack has no room for."""

@@ -67,6 +67,7 @@ def test_a_sound_dataset_is_sound(here):
     assert traced(here, -1).findings == ()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [0, 1])
 def test_a_batch_of_no_known_samples_is_told_by_its_worker(here, number):
     """An iterable dataset, whose samples have no index."""

@@ -63,6 +63,7 @@ def test_the_page_crosses_out_what_is_not_finite_and_tells_where(gradscope, tmp_
     assert "<title>model.0.weight, step 9: nan</title>" in page
 
 
+@pytest.mark.slow
 def test_without_matplotlib_the_page_has_its_numbers_and_says_how_to_get_pictures(
     gradscope, tmp_path
 ):

@@ -145,6 +145,7 @@ STEP = st.tuples(
 )
 
 
+@pytest.mark.slow
 @example([("a", "a", "a"), ("rename", "a", "d")])
 @example([("a", "b", "b"), ("rmtree", "b", "b")])
 @settings(

@@ -103,6 +103,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_marks_and_fixtures(folder):
     done = run(folder)
 
@@ -121,6 +122,7 @@ def test_marks_and_fixtures(folder):
     assert "its own words" in done.stdout
 
 
+@pytest.mark.slow
 def test_every_test_under_xdist(folder):
     pytest.importorskip("xdist")
 

@@ -7,6 +7,8 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
+import pytest
+
 from gradscope.errors import ExitCode
 from gradscope.facts import DEFAULT_LIMITS
 from gradscope.rules import RULES
@@ -81,6 +83,7 @@ def test_every_command_shown_exists(gradscope):
     assert shown == set(offered)
 
 
+@pytest.mark.slow
 def test_every_command_shown_runs(gradscope, tmp_path):
     (tmp_path / "my_loss.py").write_text(block("## What it looks like"))
     (tmp_path / "gradscope.yaml").write_text("targets: [my_loss.py]\n")

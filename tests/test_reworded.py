@@ -133,6 +133,7 @@ def beyond_words(report: Report) -> list[object]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "program", [*PROGRAMS, *TRAINING], ids=lambda one: getattr(one, "stem", one)
 )

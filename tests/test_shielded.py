@@ -92,6 +92,7 @@ def test_a_fault_of_ours_is_not_the_programs(owner, name, full_from):
     assert losses == program()
 
 
+@pytest.mark.slow
 def test_each_of_these_is_asked():
     silent = {
         f"{owner.__name__}.{name}"

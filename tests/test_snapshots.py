@@ -181,6 +181,7 @@ def test_gradscope_fix_tries_a_late_patch_from_there_too(tmp_path, monkeypatch):
     assert Path("ended").read_text() == "one\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loop", [IN_ONE_FUNCTION, IN_NONE])
 def test_a_loop_that_runs_already_is_patched_where_it_is(loop, traced):
     report = traced(BEGIN + loop)
@@ -203,6 +204,7 @@ def test_what_is_over_is_tried_from_the_start(traced):
     assert report.runs > 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("line", "hurdle"),
     [
@@ -239,6 +241,7 @@ def test_what_was_done_before_the_snapshot_is_not_done_again(traced):
     assert replay.origin is Origin.SNAPSHOT
 
 
+@pytest.mark.slow
 def test_a_thread_that_looks_after_a_progress_bar_is_no_hindrance(traced):
     """A daemon that sleeps for seconds, for whose work no computation waits."""
     waits = "import threading\nthreading.Thread("
@@ -248,6 +251,7 @@ def test_a_thread_that_looks_after_a_progress_bar_is_no_hindrance(traced):
     assert replay.origin is Origin.SNAPSHOT
 
 
+@pytest.mark.slow
 def test_the_newest_snapshot_will_do_where_a_step_takes_longer_than_a_copy(traced):
     """It is known to begin with finite parameters: the last step in full need not be repeated."""
     slow = STEP.replace("    loss.backward()", "    time.sleep(0.05)\n    loss.backward()")
@@ -365,6 +369,7 @@ assert open_files(effects.descriptors, given) == ()
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_no_copy_outlives_the_command(number, tmp_path):
     text = BEGIN + LOSS + STEP + "import time\n" + LOOP + "    time.sleep(0.05)\n"
@@ -445,6 +450,7 @@ for epoch in range(20):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("data", "options", "last"),
     [
@@ -461,6 +467,7 @@ def test_a_copy_is_served_what_workers_have_sent(data, options, last, traced):
     assert replay.identical is not False
 
 
+@pytest.mark.slow
 def test_a_tape_that_is_full_serves_nobody(traced, monkeypatch):
     monkeypatch.setattr(loaders, "_MOST", 1)
 
@@ -471,6 +478,7 @@ def test_a_tape_that_is_full_serves_nobody(traced, monkeypatch):
     assert replay.hurdle is Hurdle.MEMORY
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("whose", ["program", "copies"])
 def test_where_those_who_were_to_be_asked_were_killed_a_fix_is_tried_from_the_start(
     whose, traced, monkeypatch

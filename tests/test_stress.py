@@ -165,6 +165,7 @@ SENTENCES = {"x": "{shape: [3, 4], seed: 0}", "lengths": "{values: [4, 2, 3], dt
 MASK = {"x": "{shape: [4, 3]}", "mask": "'torch.ones(4, 3, dtype=torch.bool)'"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "inputs", "found"),
     [
@@ -217,6 +218,7 @@ def test_the_test_that_is_written_fails_until_the_function_is_repaired(folder):
     assert "torch.tensor([[0.0]])" in text  # shrunk from 4 x 3 random numbers
 
 
+@pytest.mark.slow
 def test_a_variant_that_hangs_costs_itself_alone(folder, monkeypatch):
     monkeypatch.setattr("gradscope.check.stress.found.PATIENCE", 1.0)
 
@@ -267,6 +269,7 @@ named = {"x": batch[0], "target": batch[1]}
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("loss", "batch", "words"),
     [

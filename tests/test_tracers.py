@@ -18,6 +18,7 @@ x.sqrt().sum().backward()
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("program", programs_in(TRACERS))
 def test_a_traced_program_is_the_same(program, here, capfd):
     text = program.read_text(encoding="utf-8")
