@@ -39,7 +39,8 @@ class Movement:
 class Schedule:
     """What sets the learning rate of an optimizer: the class, where it was `made`, where it is
     moved on, and how often it was. `base` is the rate that it multiplies by what a function of the
-    program gives, at `given_by`, None where it has none. Of one that waits for a plateau: whether
+    program gives, at `given_by`, None where it has none; `gamma` what it multiplies it by again and
+    again. Of one that waits for a plateau: whether
     it waits for a value to `rise` further, and the first and the last `values` that it was told."""
 
     name: str
@@ -47,6 +48,7 @@ class Schedule:
     moved_at: Location | None = None
     moves: int = 0
     base: float | None = None
+    gamma: float | None = None
     given_by: Location | None = None
     rises: bool = False
     values: tuple[float, ...] = ()

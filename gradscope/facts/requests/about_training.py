@@ -4,7 +4,7 @@ from gradscope.facts.magnitudes import Clearing, Summed, Update
 from gradscope.facts.numbers import text_of
 from gradscope.facts.places import Location
 from gradscope.facts.requests.request import Request
-from gradscope.facts.usage import ModeKept, Usage
+from gradscope.facts.usage import ModeKept, Schedule, Usage
 
 
 class LowerRate(Request):
@@ -69,6 +69,12 @@ class FactorAboveZero(Request):
     from the start."""
 
     given_by: Location
+
+
+class DecayRate(Request):
+    """Let the schedule divide the learning rate by what it multiplies it by."""
+
+    schedule: Schedule
 
 
 class WaitForLess(OfUsage):

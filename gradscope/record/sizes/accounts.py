@@ -227,7 +227,9 @@ class Usages:
         account = self._meet(optimizer, ())
         if account is not None:
             made = sites.place_of(sites.note_site(frame)[0])
-            schedule = Schedule(type(scheduler).__name__, made)
+            gamma = getattr(scheduler, "gamma", None)
+            gamma = float(gamma) if isinstance(gamma, int | float) else None
+            schedule = Schedule(type(scheduler).__name__, made, gamma=gamma)
             if isinstance(scheduler, torch.optim.lr_scheduler.LambdaLR):
                 base = max(map(float, scheduler.base_lrs))
                 code = getattr(scheduler.lr_lambdas[0], "__code__", None)

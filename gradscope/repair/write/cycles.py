@@ -5,8 +5,15 @@ import ast
 from gradscope.facts import Edit
 from gradscope.facts import requests as ask
 from gradscope.repair.write.culprit import Candidate, Culprit, Ways
-from gradscope.repair.write.splice import after, commented, keyword, moved_before, whole_lines
-from gradscope.repair.write.statements import block_of
+from gradscope.repair.write.splice import (
+    after,
+    before,
+    commented,
+    keyword,
+    moved_before,
+    whole_lines,
+)
+from gradscope.repair.write.statements import block_of, dropped
 from gradscope.repair.write.training import target_of
 from gradscope.rules.wording import proposals
 from gradscope.source import Source
@@ -50,12 +57,21 @@ def cleared_late(culprit: Culprit, request: ask.ClearAfterStep) -> Ways:
 
 
 def stepped_late(culprit: Culprit, request: ask.StepWhereCleared) -> Ways:
-    """The step right before the statement that clears the gradients."""
+    """The step right before the statement that clears the gradients; where that stands around the
+    loop, or the function, of the step, it is moved to where that begins."""
     source, clear = culprit.source, culprit.at(request.usage.clears_at)
-    if culprit.node is not None and clear is not None:
-        step, place = source.nodes.statement(culprit.node), source.nodes.statement(clear)
+    if culprit.node is None or clear is None:
+        return
+    step, place = source.nodes.statement(culprit.node), source.nodes.statement(clear)
+    turn: ast.AST = next(iter(loops_around(source, step)), source.nodes.function(step))
+    if turn in ancestors(source, place):
         if step is not place:
             yield moved_before(source, step, place)
+    elif isinstance(turn, ast.For | ast.While | ast.FunctionDef) and _receiver(source, clear):
+        edits = before(source, turn.body[0], f"{_receiver(source, culprit.node)}.zero_grad()")
+        if len(block_of(source, place)) > 1 and whole_lines(source, place):
+            edits = (*edits, dropped(source, place))
+        yield Candidate("clear the gradients before each step", edits)
 
 
 def ended(culprit: Culprit) -> Ways:

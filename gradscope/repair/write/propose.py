@@ -136,6 +136,7 @@ BY_FIELDS: Mapping[type[ask.Request], Callable[[Culprit, Any], Ways]] = {
     ask.StepWhereCleared: cycles.stepped_late,
     ask.SlowSchedule: cycles.slowed,
     ask.FactorAboveZero: cycles.awake,
+    ask.DecayRate: stepping.decaying,
     ask.WaitForLess: cycles.turned,
     ask.RateOfOne: training.rate_of_one,
     ask.ClipNorm: training.clipped,

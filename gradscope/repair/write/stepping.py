@@ -138,6 +138,17 @@ def averaged_once(culprit: Culprit, request: ask.AverageOnce) -> Ways:
                 yield (dropped(source, one) if again else culprit.replace(part, left),)
 
 
+def decaying(culprit: Culprit, request: ask.DecayRate) -> Ways:
+    """`gamma=0.1` for `gamma=10`."""
+    source, gamma = culprit.source, request.schedule.gamma or 1.0
+    made = culprit.at(request.schedule.made)
+    given = [key.value for key in getattr(made, "keywords", ()) if key.arg == "gamma"]
+    given += getattr(made, "args", ())[-1:]
+    for one in given[:1]:
+        number = setting(source, one, gamma)
+        yield (source.replaced(number, f"{1 / gamma:g}"),)
+
+
 def _is_here(culprit: Culprit, update: Update) -> bool:
     return update.location is not None and update.location.file == culprit.source.file
 

@@ -45,6 +45,11 @@ _WORDS = {
         " the loss.",
         "the loss is below 0",
     ),
+    divergence.Setting.GROWING: (
+        "The schedule multiplies the learning rate by more than 1 again and again. It has come to"
+        " {lr:g}, and the steps get longer and longer, until they overshoot.",
+        "lr {lr:g} at last",
+    ),
 }
 
 

@@ -165,6 +165,7 @@ class Setting(Enum):
     ASCENT = auto()
     ACCUMULATED = auto()  # gradients of many passes, whose sum is used as if it were their mean
     UNBOUNDED = auto()  # the loss, from below
+    GROWING = auto()  # the learning rate, by its schedule
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +186,10 @@ def overshoot(magnitudes: Magnitudes, rise: Rise, steps: Sequence[Step]) -> Over
         return Overshoot(Setting.ASCENT, last, ask.Descend(last))
     if (divided := _accumulated(magnitudes, steps)) is not None:
         return Overshoot(Setting.ACCUMULATED, last, divided, divided.passes)
+    for usage in magnitudes.usages:
+        schedule, is_it = usage.schedule, usage.steps_at == last.location
+        if is_it and schedule is not None and (schedule.gamma or 0.0) > 1.0:
+            return Overshoot(Setting.GROWING, last, ask.DecayRate(schedule))
     return Overshoot(Setting.UNBOUNDED, last) if rise.falls else None
 
 

@@ -288,15 +288,17 @@ def _thrown_away(usage: Usage, steps: Sequence[Step], usages: Sequence[Usage]) -
 
 
 def _used_again(usage: Usage) -> Lost | None:
-    """Stepped after each pass, and cleared after every few."""
-    longest = max(usage.piles, default=0)
-    cleared = [at for at, one in enumerate(usage.piles) if one == 1]
+    """Stepped again and again with what earlier steps have used, and cleared after every few."""
+    both = [*zip(usage.piles, usage.cycles, strict=True)]
+    cleared = [at for at, (pile, own) in enumerate(both) if pile == own]
     periods = {after - before for before, after in pairwise(cleared)}
-    if longest < cutoffs.ACCUMULATES or usage.handled or periods != {longest}:
+    own = {cycle for pile, cycle in both if pile > cycle}
+    if usage.handled or len(periods) != 1 or len(own) != 1 or len(cleared) <= cutoffs.ACCUMULATES:
         return None
-    if len(cleared) <= cutoffs.ACCUMULATES or set(usage.cycles) != {1}:
+    (period,) = periods
+    if period < cutoffs.ACCUMULATES:
         return None
-    return Lost(Loss.USED_AGAIN, usage, longest, longest)
+    return Lost(Loss.USED_AGAIN, usage, period, period)
 
 
 def _left_over(usage: Usage, steps: Sequence[Step]) -> Lost | None:

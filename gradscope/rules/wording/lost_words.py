@@ -114,10 +114,11 @@ _WORDS = {
         "clears what no step has used",
     ),
     Loss.USED_AGAIN: Words(
-        "`{optimizer}` steps after each pass, and the gradients are cleared after every {of}",
+        "the gradients of `{optimizer}` are cleared once in {of} steps",
         "Until they are cleared, backward adds each gradient to those of the passes before, and"
-        " each step goes along the sum: the first of {of} passes is used {of} times, the last one"
-        " once. Either step as seldom as the gradients are cleared, or clear them as often.",
+        " each step goes along the sum: what the first of {of} steps goes along is used {of} times,"
+        " that of the last one once. Either step as seldom as the gradients are cleared, or clear"
+        " them as often.",
         "uses the gradients of earlier steps too",
     ),
     Loss.LEFT_OVER: Words(

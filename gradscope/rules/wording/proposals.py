@@ -192,6 +192,11 @@ _WORDS: Mapping[type[ask.Request], _Words] = {
     ask.StepWhereCleared: _graph("step where the gradients are cleared, once they are added up"),
     ask.SlowSchedule: _graph("let the schedule last as long as the training"),
     ask.FactorAboveZero: _graph("let the function give a factor above 0 from the start"),
+    ask.DecayRate: (
+        "lower-lr",
+        "let the schedule make the learning rate smaller, and not larger",
+        "",
+    ),
     ask.WaitForLess: _graph("wait until the loss falls no further", 'mode="min"'),
     ask.RateOfOne: _graph("multiply 1 by the rates that the function gives"),
     ask.StepThroughScaler: (
