@@ -4,6 +4,7 @@
 # A gradient over depth and time (GS401, GS402).
 # Fewer repeats than this, or one repeat that makes half of the change, is an op and no growth.
 FEWEST_REPEATS = 5
+STEEP = 4.0  # times, by each repeat both ways: so fewer of them tell
 STEADY_SHARE = 0.5
 LARGEST_SHARE = 0.5  # of the growth that one repeat may make: more is an op, and no growth
 SHARE_OF_NORM = 1e-4  # an element of what the repeats have made, of a norm over many

@@ -4,6 +4,7 @@ that fade over a run, while what they are to lower rises."""
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 from statistics import median
 
 from gradscope.dataclass import dataclass
@@ -12,7 +13,9 @@ from gradscope.rules import cutoffs
 
 
 def explodes(growth: Growth, limits: Limits) -> bool:
-    if not growth.total >= limits.gradient_growth:  # nor where one of them is NaN
+    values = growth.activations
+    both = values[0] / values[-1] if values and _is_steep(growth) else 1.0
+    if not growth.total * both >= limits.gradient_growth:  # nor where one of them is NaN
         return False
     return growth.axis == "fused" or (is_steady(growth) and growth.factor > 1)
 
@@ -41,11 +44,20 @@ def fades(growth: Growth, limits: Limits) -> bool:
 def is_steady(growth: Growth) -> bool:
     """Whether the repeats share the change: no single one makes most of it."""
     alive = [norm for norm in growth.norms if 0 < norm < math.inf]
-    if len(alive) < cutoffs.FEWEST_REPEATS:
+    if len(alive) < cutoffs.FEWEST_REPEATS and not _is_steep(growth):
         return False
     change = abs(math.log(alive[-1] / alive[0]))
     largest = max(abs(math.log(growth.low)), abs(math.log(growth.high)))
     return largest <= cutoffs.STEADY_SHARE * change
+
+
+def _is_steep(growth: Growth) -> bool:
+    """Whether each repeat multiplies the gradient backwards and the values forwards, so that a
+    weight gets the product of both."""
+    values = growth.activations
+    factors = [before / after for before, after in pairwise(values) if after]
+    is_whole = len(factors) == len(values) - 1 and all(map(math.isfinite, values))
+    return bool(factors) and is_whole and min(growth.low, *factors) >= cutoffs.STEEP
 
 
 def starved_leaves(magnitudes: Magnitudes, step: int, limits: Limits) -> list[Leaf]:
