@@ -11,7 +11,7 @@ from gradscope.dataclass import dataclass
 from gradscope.facts.events import Leap
 from gradscope.facts.functions import OwnBackward
 from gradscope.facts.places import Call, Location
-from gradscope.facts.usage import ModeKept, Reload, Usage
+from gradscope.facts.usage import ModeKept, Reload, UnreadFlag, Usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,6 +326,7 @@ class Magnitudes:
     own_backwards: tuple[OwnBackward, ...] = ()  # of modules, that nobody called
     modes: tuple[ModeKept, ...] = ()  # that models were left in
     reloads: tuple[Reload, ...] = ()  # of states that are no copies
+    unread_flags: tuple[UnreadFlag, ...] = ()
     depth: Depth | None = None  # of the last step whose forward pass was watched
 
     def joined(self, others: Iterable[Magnitudes]) -> Magnitudes:

@@ -144,6 +144,20 @@ class Reload:
 
 
 @dataclass(frozen=True, slots=True)
+class UnreadFlag:
+    """`requires_grad` that was set to `value` where torch does not read it: as an `attribute` of
+    parameters, `held` by their names, that is spelled otherwise, or as one `of_module`. `trained`:
+    an optimizer holds one of these parameters. `location` is where the program does so first."""
+
+    attribute: str
+    value: bool
+    of_module: bool
+    held: tuple[str, ...]
+    trained: bool
+    location: Location | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Holder:
     """A module in sight: the expression that reaches it, and those of the leaves in it that had a
     gradient. The optimizer holds `held` of the `of` parameters in it. `bare`: it is no module, and

@@ -152,6 +152,13 @@ class SetMode(Request):
     kept: ModeKept
 
 
+class SetFlag(Request):
+    """Set `requires_grad` of the parameters where `attribute` is set, of them or of a module."""
+
+    attribute: str
+    of_module: bool
+
+
 class CopyState(Request):
     """Keep a copy of a module's state, where references to its parameters are kept."""
 

@@ -294,6 +294,12 @@ class Usages:
 
     # The end
 
+    @property
+    def files(self) -> set[str]:
+        """Where optimizers were made, or step."""
+        sites_of = (site for one in self._accounts.values() for site in (one.made, one.steps_at))
+        return {code.co_filename for site in sites_of for code, _ in site}
+
     def facts(self) -> tuple[Usage, ...]:
         accounts = (*self._gone, *self._accounts.values())
         return tuple(

@@ -28,6 +28,7 @@ from gradscope.record.sizes.accounts import Usages
 from gradscope.record.sizes.clearing import Freshness
 from gradscope.record.sizes.clipping import Clipping
 from gradscope.record.sizes.crossings import MOST_NODES, Crossings
+from gradscope.record.sizes.flags import unread_flags
 from gradscope.record.sizes.flow import Flow
 from gradscope.record.sizes.growth import Growths, depth_of
 from gradscope.record.sizes.inspection import Inspected, Inspection
@@ -365,8 +366,6 @@ class Sizes:
         grads = [leaf.grad for leaf in self.leaves.alive() if leaf.grad is not None]
         return math.hypot(*norms_of(grads))
 
-    # The end
-
     def facts(self) -> Magnitudes:
         """What was measured so far."""
         self._note_running()
@@ -395,5 +394,6 @@ class Sizes:
             own_backwards=self._own_backwards.facts(),
             modes=self._modes.facts(self.updates.trained.keys(), self.names.modules),
             reloads=self._reloads.facts(),
+            unread_flags=unread_flags(self.names, self.updates.held, self.usages.files),
             depth=self._depth,
         )

@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator, Sequence
 from itertools import takewhile
 
-from gradscope.facts import Holder, Scope
+from gradscope.facts import Edit, Holder, Scope
 from gradscope.facts import requests as ask
 from gradscope.repair.write.culprit import Candidate, Culprit, Edits, Ways
 from gradscope.repair.write.cycles import moved
@@ -78,6 +78,23 @@ def made_later(culprit: Culprit) -> Iterator[Candidate]:
             for found in _below(source, call, given):
                 title = "make the optimizer for the model that is made of this"
                 yield Candidate(title, tuple(found))
+
+
+def flagged(culprit: Culprit, request: ask.SetFlag) -> Ways:
+    """`layer.requires_grad_(False)` for `layer.requires_grad = False`, which of a tensor is the
+    same; `requires_grad` for what is spelled otherwise."""
+    source, edits = culprit.source, list[Edit]()
+    for one in source.nodes.every(ast.Assign):
+        target = one.targets[0]
+        if not isinstance(target, ast.Attribute) or target.attr != request.attribute:
+            continue
+        text = source.of(target.value)
+        if request.of_module:
+            edits.append(source.replaced(one, f"{text}.requires_grad_({source.of(one.value)})"))
+        else:
+            edits.append(source.replaced(target, f"{text}.requires_grad"))
+    if edits:
+        yield edits
 
 
 def _replaces(place: ast.stmt, names: set[str]) -> bool:

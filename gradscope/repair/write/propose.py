@@ -92,6 +92,7 @@ BY_FIELDS: Mapping[type[ask.Request], Callable[[Culprit, Any], Ways]] = {
     ask.StableForm: _in_stable_form,
     ask.LearnInside: instead.learnt,
     ask.MatchShapes: instead.of_one_shape,
+    ask.SetFlag: parameters.flagged,
     ask.GiveScores: ends.given_scores,
     ask.LogTarget: ends.log_target,
     ask.AlongClasses: ends.along_classes,
