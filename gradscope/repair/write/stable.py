@@ -86,9 +86,9 @@ def _text(reading: Reading, node: ast.expr, form: Form) -> str | None:
 def _candidate(culprit: Culprit, node: ast.expr, text: str, reading: Reading) -> Candidate | None:
     """The text in the place of a node, and what else the reading has written otherwise."""
     others = reading.rewritten
-    function = culprit.source.nodes.function
-    if reading.has_plain_log and any(function(one) is not function(node) for one in others):
-        return None  # what another function gives may be 0: of that there is no logarithm to give
+    given_as = (culprit.source.parents[one] for one in others)
+    if reading.has_plain_log and any(isinstance(one, ast.Call | ast.keyword) for one in given_as):
+        return None  # what a caller gives may be 0, as a mask or a share: it has no logarithm
     written_to = culprit.written_by(node)
     if written_to is not None:
         if not can_repeat(culprit, written_to):
