@@ -10,6 +10,7 @@ from gradscope.facts import (
     Fix,
     Kind,
     Location,
+    Refuted,
     Subject,
     Symptom,
     Trouble,
@@ -29,7 +30,6 @@ SAFETY = {
 
 SHOWN = "the patch above repairs this as well"
 UNREPAIRED = "none of the patches that were tried repairs it"
-DOUBTFUL = "no patch that was tried can be taken without your judgement"
 
 _TROUBLES = {
     Trouble.NAN: "is NaN",
@@ -163,8 +163,8 @@ def chain(finding: Finding) -> list[str]:
 
 
 def offered(fixes: Sequence[Fix]) -> list[Fix]:
-    """What was verified first, what was refuted last; the order is kept otherwise."""
-    return sorted(fixes, key=lambda fix: {True: 0, None: 1, False: 2}[fix.verified])
+    """By their standing; the order is kept otherwise."""
+    return sorted(fixes, key=lambda fix: fix.standing)
 
 
 def with_shown(findings: Iterable[Finding]) -> Iterator[tuple[Finding, frozenset[str]]]:
@@ -177,8 +177,10 @@ def with_shown(findings: Iterable[Finding]) -> Iterator[tuple[Finding, frozenset
 
 
 def leading(finding: Finding) -> Fix | None:
-    """The fix to show in full: the first that nothing speaks against."""
-    return next((fix for fix in offered(finding.fixes) if fix.verified is not False), None)
+    """The fix to show in full: the first that was not refuted."""
+    return next(
+        (fix for fix in offered(finding.fixes) if not isinstance(fix.verdict, Refuted)), None
+    )
 
 
 def measured(finding: Finding) -> tuple[str, ...]:
