@@ -40,8 +40,8 @@ class Schedule:
     """What sets the learning rate of an optimizer: the class, where it was `made`, where it is
     moved on, and how often it was. `base` is the rate that it multiplies by what a function of the
     program gives, at `given_by`, None where it has none; `gamma` what it multiplies it by again and
-    again. Of one that waits for a plateau: whether
-    it waits for a value to `rise` further, and the first and the last `values` that it was told."""
+    again. Of one that waits for a plateau: whether it waits until a value `rises` no further, and
+    the first and the last of the `values` that it was told."""
 
     name: str
     made: Location | None = None

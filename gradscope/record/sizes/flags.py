@@ -6,6 +6,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator
 from difflib import SequenceMatcher
+from types import ModuleType
 
 import torch
 
@@ -65,7 +66,8 @@ def _modules(names: Names) -> Iterator[tuple[str, torch.nn.Module]]:
 def _written_at(attribute: str, files: Iterable[str]) -> Location | None:
     """The first assignment to an attribute of this name; one in a loop over parameters after any
     other, which may be of a module."""
-    own = (getattr(module, "__file__", None) for module in list(sys.modules.values()))
+    modules = (one for one in list(sys.modules.values()) if isinstance(one, ModuleType))
+    own = (vars(one).get("__file__") for one in modules)
     known = {*files, *(file for file in own if isinstance(file, str))}
     found: list[tuple[bool, Location]] = []
     for file in (one for one in known if kind_of_file(one) == USER):
