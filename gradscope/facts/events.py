@@ -322,22 +322,6 @@ class Broadcast:
 
 
 @dataclass(frozen=True, slots=True)
-class Scores:
-    """A loss, `taken`, that takes raw scores or log-probabilities of `classes`, and is given the
-    probabilities that the call `made` gives. `along`: or log-probabilities along that dimension,
-    where the loss has its classes along another one. `logarithms`: it takes those. `raw`: it is
-    given scores, `made` is the loss itself."""
-
-    made: Call
-    taken: Call
-    step: int
-    classes: int
-    logarithms: bool
-    along: int | None = None
-    raw: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class Steep:
     """The elements of a gradient that an op's backward multiplied by far more than the others.
 

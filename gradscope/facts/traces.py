@@ -4,6 +4,7 @@ watched by itself, what one tells the others, and which of them a report is abou
 from enum import StrEnum
 
 from gradscope.dataclass import dataclass
+from gradscope.facts.compared import Scores, Unreached
 from gradscope.facts.effects import Effect
 from gradscope.facts.events import (
     Approach,
@@ -12,7 +13,6 @@ from gradscope.facts.events import (
     Headroom,
     NanRead,
     Overwrite,
-    Scores,
     Symptom,
     Unexamined,
     UnseenRead,
@@ -253,6 +253,7 @@ class Trace:
     headroom: tuple[Headroom, ...] = ()  # half precision near its ends, worst first
     broadcasts: tuple[Broadcast, ...] = ()  # of whole batches against each other
     scores: tuple[Scores, ...] = ()  # that losses were given
+    unreached: tuple[Unreached, ...] = ()
     settings: tuple[Setting, ...] = ()  # of optimizers, that were not finite
     elsewhere: tuple[str, ...] = ()  # names of other threads that ran backward: not observed
     processes: tuple[str, ...] = ()  # names of those that the program started: not observed

@@ -247,6 +247,7 @@ class EveryOp:
             headroom=mode.margins.worst(Headroom) if mode.margins is not None else (),
             broadcasts=mode.broadcasts.found,
             scores=self.scores.found,
+            unreached=self.scores.unreached,
             settings=tuple(self.settings),
             unexamined=self.watching.unexamined(ending),
             raised=mode.raised.fact(ending),

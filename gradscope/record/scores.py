@@ -1,5 +1,5 @@
 """Losses that take raw scores, or log-probabilities, and are given others of these, or
-probabilities."""
+probabilities; and losses that compare what has bounds with targets beyond them."""
 
 import math
 from dataclasses import replace
@@ -7,13 +7,22 @@ from typing import Any
 
 import torch
 
-from gradscope.facts import Scores
+from gradscope.facts import Scores, Unreached
 from gradscope.record.context import RunContext
 from gradscope.record.graph import node_name
 from gradscope.record.passes import BackwardPass
 
 _MOST = 8  # places
 _ROUNDED = 1e-3  # above 0: log-probabilities in half precision
+_COMPARE = ("MseLossBackward0", "SmoothL1LossBackward0", "HuberLossBackward0")
+_BOUNDS = {
+    "ReluBackward0": (0.0, math.inf),
+    "SigmoidBackward0": (0.0, 1.0),
+    "SoftmaxBackward0": (0.0, 1.0),
+    "TanhBackward0": (-1.0, 1.0),
+}
+_BEYOND = 0.25  # of the targets: fewer may be noise around a bound
+_NEAR = 0.01  # of the range of the targets
 _FARTHEST = 4  # views between the two
 _LIKELIHOODS = ("NllLossBackward0", "NllLoss2DBackward0")
 _DIVERGENCE = "MulBackward0"  # target times input, in `kl_div`, which is no op of its own
@@ -30,20 +39,25 @@ class GivenScores:
     def __init__(self, context: RunContext) -> None:
         self._context = context
         self._kept: dict[object, Scores] = {}  # by place
-        # The classes of likelihoods that read raw scores, in the pass that runs, which frees these.
-        self._raw: dict[Any, int] = {}
+        self._unreached: dict[object, Unreached] = {}  # likewise
 
     @property
     def found(self) -> tuple[Scores, ...]:
         return tuple(self._kept.values())
 
+    @property
+    def unreached(self) -> tuple[Unreached, ...]:
+        return tuple(self._unreached.values())
+
     def before_backward(self, one: BackwardPass) -> None:
-        likelihoods = (node for node in one.above if type(node).__name__ in _LIKELIHOODS)
-        self._raw = {
-            node: node._saved_self.shape[1 if node._saved_self.dim() > 1 else 0]
-            for node in likelihoods
-            if _reads_scores(node)
-        }
+        """What is told by tensors that the pass frees."""
+        for node in one.above if len(self._kept) + len(self._unreached) < _MOST else ():
+            name = type(node).__name__
+            if name in _LIKELIHOODS and _reads_scores(node):
+                shape = node._saved_self.shape
+                self._keep(node, node, shape[1 if len(shape) > 1 else 0], raw=True)
+            elif name in _COMPARE:
+                self._look_at_targets(node, one)
 
     def after_backward(self, one: BackwardPass) -> None:
         for node in one.above if len(self._kept) < _MOST else ():
@@ -55,20 +69,45 @@ class GivenScores:
             if (made := self._maker(node, -1 if is_divergence else 0)) is None:
                 continue
             along = _along(node) if name in _LIKELIHOODS else None
-            logarithms = is_divergence or name in _LIKELIHOODS
-            if node in self._raw and along is None:
-                made = node
-            elif along is None and (node_name(made) != wanted or not _is_along_one(node, made)):
+            if along is None and (node_name(made) != wanted or not _is_along_one(node, made)):
                 continue
-            call, given = self._context.call(node), self._context.call(made)
-            if call is not None and given is not None:
-                classes = self._raw.get(node, 2)
-                if hasattr(made, "_saved_dim"):
-                    classes = made._input_metadata[0].shape[_dim(made)]
-                taken = replace(call, op="kl_div") if is_divergence else call
-                step, raw = self._context.step, made is node
-                fact = Scores(given, taken, step, classes, logarithms, along, raw)
-                self._kept.setdefault(given.location, fact)
+            shape = made._input_metadata[0].shape
+            classes = shape[_dim(made)] if hasattr(made, "_saved_dim") else 2
+            self._keep(node, made, classes, along)
+
+    def _keep(
+        self, node: Any, made: Any, classes: int, along: int | None = None, *, raw: bool = False
+    ) -> None:
+        name = type(node).__name__
+        call, given = self._context.call(node), self._context.call(made)
+        if call is not None and given is not None:
+            taken = replace(call, op="kl_div") if name == _DIVERGENCE else call
+            logarithms = name in (*_LIKELIHOODS, _DIVERGENCE)
+            fact = Scores(given, taken, self._context.step, classes, logarithms, along, raw)
+            self._kept.setdefault(given.location, fact)
+
+    def _look_at_targets(self, node: Any, one: BackwardPass) -> None:
+        made = self._maker(node, 0)
+        low, high = _BOUNDS.get(node_name(made) if made is not None else "", (None, None))
+        target = node._saved_target
+        if low is None or high is None or not target.numel():
+            return
+        near = _NEAR * float(target.max() - target.min())
+        share = float(((target < low - near) | (target > high + near)).float().mean())
+        call, given = self._context.call(node), self._context.call(made)
+        if share < _BEYOND or call is None or given is None:
+            return
+        alike = (other for other in one.above if type(other) is type(made))
+        alone = [*map(self._caller, alike)].count(self._caller(made)) < 2
+        fact = Unreached(given, call, self._context.step, low, high, share, alone)
+        self._unreached.setdefault(given.location, fact)
+
+    def _caller(self, node: Any) -> tuple[object, ...]:
+        """The place that calls an op, and the module that runs it."""
+        note = self._context.call_of_node(node)
+        if note is None:
+            return ()
+        return note.user, id(note.module.module) if note.module is not None else None
 
     def _is_in_kl_div(self, node: Any) -> bool:
         note = self._context.call_of_node(node)

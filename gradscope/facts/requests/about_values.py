@@ -78,8 +78,8 @@ class MatchShapes(Request):
 
 
 class GiveScores(Request):
-    """No probabilities for the loss at `taken`: what `op` makes them of, or their logarithms where
-    that is what the loss takes."""
+    """For the loss at `taken` what goes into `op`, and no probabilities or bounded values; or the
+    logarithms of these, where that is what the loss takes."""
 
     op: str
     taken: Location | None

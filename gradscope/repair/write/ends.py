@@ -37,7 +37,13 @@ _CHOICES = {
 }
 _DEEPEST = 4  # operands between a probability and the choice
 _LOGARITHMIC = {"log_softmax": "torch.nn.LogSoftmax"}
-_MODULES = {"softmax": "torch.nn.Softmax", "sigmoid": "torch.nn.Sigmoid", "exp": ""}
+_MODULES = {
+    "softmax": "torch.nn.Softmax",
+    "sigmoid": "torch.nn.Sigmoid",
+    "relu": "torch.nn.ReLU",
+    "tanh": "torch.nn.Tanh",
+    "exp": "",
+}
 
 
 def both(culprit: Culprit) -> Iterator[Candidate]:

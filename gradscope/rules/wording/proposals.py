@@ -80,7 +80,7 @@ def _of_fields(request: ask.Request) -> _Words | None:
         case ask.GiveScores(op, logarithms=True):
             return "stable-op", f"give the loss log-probabilities: `log_{op}`", ""
         case ask.GiveScores(op):
-            return "stable-op", f"give the loss the scores, without `{op}`", ""
+            return "stable-op", f"give the loss what goes into `{op}`, without that", ""
         case ask.AddToDiagonal(size, x):
             code = f"{x} + {size:g} * torch.eye({x}.shape[-1], dtype={x}.dtype, device={x}.device)"
             return "epsilon", f"add {size:g} to the diagonal", code

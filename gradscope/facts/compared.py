@@ -1,0 +1,34 @@
+"""Losses that are given what they do not take, or compare what cannot be equal."""
+
+from gradscope.dataclass import dataclass
+from gradscope.facts.places import Call
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """A loss, `taken`, that takes raw scores or log-probabilities of `classes`, and is given the
+    probabilities that the call `made` gives. `along`: or log-probabilities along that dimension,
+    where the loss has its classes along another one. `logarithms`: it takes those. `raw`: it is
+    given scores, `made` is the loss itself."""
+
+    made: Call
+    taken: Call
+    step: int
+    classes: int
+    logarithms: bool
+    along: int | None = None
+    raw: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Unreached:
+    """A loss, `taken`, that compares what the call `made` gives, from `low` to `high`, with targets
+    of which the part `share` lies beyond. `alone`: the pass has no other result of that call."""
+
+    made: Call
+    taken: Call
+    step: int
+    low: float
+    high: float
+    share: float
+    alone: bool
