@@ -94,7 +94,7 @@ def test_a_patch_of_another_file_names_it():
         assert "lib/branches.py" in (Page(shown).text if format == "html" else shown), format
 
 
-def test_where_no_patch_leads_every_page_says_so_and_one_in_doubt_is_shown_with_it():
+def test_where_no_patch_leads_every_page_says_so():
     finding = cases.masked_branch()
     refuted = tuple(fix for fix in finding.fixes if fix.verified is False)
     doubtful = replace(refuted[0], verdict=Holds(Effects(), NumberDecides(2.5)))
@@ -105,6 +105,4 @@ def test_where_no_patch_leads_every_page_says_so_and_one_in_doubt_is_shown_with_
         shown = cases.render(format, report, sources=cases.sources)
         assert "none of the patches that were tried repairs it" in shown, format
         shown = cases.render(format, in_doubt, sources=cases.sources)
-        text = Page(shown).text if format == "html" else shown
-        assert doubtful.title in text, format
-        assert "holds, but" in text, format
+        assert "no patch that was tried can be taken without your judgement" in shown, format

@@ -7,7 +7,7 @@ from gradscope.dataclass import dataclass
 from gradscope.facts.events import Event, Operand, Phase, Symptom
 from gradscope.facts.places import Location
 from gradscope.facts.requests import Request
-from gradscope.facts.verdicts import UNTRIED, Holds, NotTried, Refuted, Verdict, Verified
+from gradscope.facts.verdicts import UNTRIED, NotTried, Verdict, Verified
 
 
 class Severity(StrEnum):
@@ -85,20 +85,6 @@ class Fix:
     def verified(self) -> bool | None:
         """True, False (tried, and refuted or not good) or None (not tried)."""
         return None if isinstance(self.verdict, NotTried) else isinstance(self.verdict, Verified)
-
-    @property
-    def standing(self) -> int:
-        """Smaller for a fix that is shown earlier: what was verified, what is written and was not
-        tried, what holds and is yours to judge, advice, and what was refuted."""
-        match self.verdict:
-            case Verified():
-                return 0
-            case NotTried():
-                return 1 if self.patch else 3
-            case Holds():
-                return 2
-            case Refuted():
-                return 4
 
 
 @dataclass(frozen=True, slots=True)

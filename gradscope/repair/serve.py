@@ -193,8 +193,17 @@ def gives_the_truth(fix: Fix) -> bool:
     return truth.is_met
 
 
-def _rank(fix: Fix) -> tuple[int, bool]:
-    return fix.standing, not gives_the_truth(fix)
+def _rank(fix: Fix) -> int:
+    """Smaller for a fix that is shown earlier."""
+    match fix.verdict:
+        case Verified():
+            return 0 if gives_the_truth(fix) else 1
+        case NotTried():
+            return 2 if fix.patch else 3
+        case Holds():
+            return 4
+        case Refuted():
+            return 5
 
 
 def _distinct(fixes: Iterable[Fix]) -> Iterator[Fix]:

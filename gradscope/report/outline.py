@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import count
 from typing import NamedTuple
 
-from gradscope.facts import Finding, Operand, Report, Severity, Summary, number
+from gradscope.facts import Finding, Holds, Operand, Report, Severity, Summary, number
 from gradscope.ops.display import role_name
 from gradscope.report import closing, sentences, trials
 from gradscope.report.diffs import changes
@@ -175,7 +175,8 @@ def _rest(finding: Finding) -> Iterator[Part]:
     """The other fixes, one line for each verdict, and what was measured."""
     lead = sentences.leading(finding)
     if lead is None and finding.fixes:
-        yield Prose(sentences.UNREPAIRED, lead="help")
+        holds = any(isinstance(fix.verdict, Holds) for fix in finding.fixes)
+        yield Prose(sentences.DOUBTFUL if holds else sentences.UNREPAIRED, lead="help")
     others: dict[tuple[str, str], list[str]] = {}
     for fix in sentences.offered(finding.fixes):
         if fix is not lead:

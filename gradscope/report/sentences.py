@@ -10,7 +10,6 @@ from gradscope.facts import (
     Fix,
     Kind,
     Location,
-    Refuted,
     Subject,
     Symptom,
     Trouble,
@@ -30,6 +29,7 @@ SAFETY = {
 
 SHOWN = "the patch above repairs this as well"
 UNREPAIRED = "none of the patches that were tried repairs it"
+DOUBTFUL = "no patch that was tried can be taken without your judgement"
 
 _TROUBLES = {
     Trouble.NAN: "is NaN",
@@ -163,8 +163,8 @@ def chain(finding: Finding) -> list[str]:
 
 
 def offered(fixes: Sequence[Fix]) -> list[Fix]:
-    """By their standing; the order is kept otherwise."""
-    return sorted(fixes, key=lambda fix: fix.standing)
+    """What was verified first, what was refuted last; the order is kept otherwise."""
+    return sorted(fixes, key=lambda fix: {True: 0, None: 1, False: 2}[fix.verified])
 
 
 def with_shown(findings: Iterable[Finding]) -> Iterator[tuple[Finding, frozenset[str]]]:
@@ -177,10 +177,8 @@ def with_shown(findings: Iterable[Finding]) -> Iterator[tuple[Finding, frozenset
 
 
 def leading(finding: Finding) -> Fix | None:
-    """The fix to show in full: the first that was not refuted."""
-    return next(
-        (fix for fix in offered(finding.fixes) if not isinstance(fix.verdict, Refuted)), None
-    )
+    """The fix to show in full: the first that nothing speaks against."""
+    return next((fix for fix in offered(finding.fixes) if fix.verified is not False), None)
 
 
 def measured(finding: Finding) -> tuple[str, ...]:
