@@ -24,9 +24,14 @@ class Experiment:
         self.model = Denoise()
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=lr, momentum=0.9)
         self.scheduler = ReduceLROnPlateau(
-            self.optimizer, mode="max", factor=0.1, patience=1, min_lr=0.0, eps=0.0
-        )  # -
-        # + self.scheduler = ReduceLROnPlateau(self.optimizer, mode="min", factor=0.1, patience=1, min_lr=0.0, eps=0.0)
+            self.optimizer,
+            mode="max",  # -
+            # + mode="min",
+            factor=0.1,
+            patience=1,
+            min_lr=0.0,
+            eps=0.0,
+        )
 
     def loss(self, clean, noisy):
         return F.mse_loss(self.model(noisy), clean)
