@@ -166,13 +166,15 @@ def guard_of(user: Site) -> Location | None:
 
 def _switch(code: CodeType, lasti: int) -> Location | None:
     line = resolve(code, lasti).line
-    switches = [
-        node.value
-        for source, node in _every(code, ast.Expr)
-        if isinstance(node.value, ast.Call) and node.lineno < line
-        if source.names.dotted(node.value.func) in _GUARDS
-    ]
+    switches = [one for one in _switches(code) if one.lineno < line]
     return span(code, switches[-1]) if switches else None
+
+
+def _switches(code: CodeType) -> Iterator[ast.Call]:
+    """The statements of the file that set the mode for all that follows."""
+    for source, node in _every(code, ast.Expr):
+        if isinstance(node.value, ast.Call) and source.names.dotted(node.value.func) in _GUARDS:
+            yield node.value
 
 
 def _guarding(code: CodeType, lasti: int) -> Location | None:
@@ -206,13 +208,11 @@ def only_inference(code: CodeType) -> Location | None:
 def switched_off_at(code: CodeType) -> Location | None:
     """The one statement of the file that switches gradients off for good."""
     found = [
-        span(code, node.value)
-        for source, node in _every(code, ast.Expr)
-        if isinstance(node.value, ast.Call)
-        if source.names.dotted(node.value.func) in _GUARDS
-        if any(isinstance(one, ast.Constant) and not one.value for one in node.value.args)
+        switch
+        for switch in _switches(code)
+        if any(isinstance(one, ast.Constant) and not one.value for one in switch.args)
     ]
-    return found[0] if len(found) == 1 else None
+    return span(code, found[0]) if len(found) == 1 else None
 
 
 def frozen_at(code: CodeType) -> Location | None:

@@ -175,12 +175,13 @@ class Names:
         owner = self.owners.get(id(leaf))
         return self.modules.get(id(owner.path[-1][1]), "") if owner is not None else ""
 
-    def unused(self, parameter: int, gone: set[int]) -> Owner | None:
-        """The largest module around a parameter of which every parameter is in `gone` (by id)."""
+    def whole(self, parameter: int, among: set[int], *, learning: bool) -> Owner | None:
+        """The largest module around a parameter of which every parameter is among these (by id), or
+        with `learning` every one that requires a gradient."""
         owner = self.owners.get(parameter) if parameter in self.parameters else None
         for depth, (_, module) in enumerate(owner.path if owner is not None else ()):
-            inside = [one for one in module.parameters() if one.requires_grad]
-            if owner is not None and inside and all(id(one) in gone for one in inside):
+            inside = [one for one in module.parameters() if one.requires_grad or not learning]
+            if owner is not None and inside and all(id(one) in among for one in inside):
                 return Owner(owner.name, owner.path[: depth + 1])
         return owner
 

@@ -151,6 +151,13 @@ def called(call: ast.Call) -> str:
     return str(getattr(call.func, "attr", getattr(call.func, "id", "")))
 
 
+def arguments_of(function: ast.FunctionDef, call: ast.Call) -> dict[str, ast.expr]:
+    """The argument of a call for each of the function's parameters."""
+    given = (*call.args, *(key.value for key in call.keywords))
+    named = ((parameter_of(function, call, one), one) for one in given)
+    return {name: one for name, one in named if name is not None}
+
+
 def _receiver(call: ast.Call) -> tuple[ast.expr, ...]:
     """The tensor that a method is called on; nothing for `self.softmax(x)`, a module of self."""
     assert isinstance(call.func, ast.Attribute)

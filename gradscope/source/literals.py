@@ -3,7 +3,7 @@
 import ast
 from collections.abc import Iterator
 
-from gradscope.source.arguments import called, parameter_of
+from gradscope.source.arguments import arguments_of, called
 from gradscope.source.meaning import binding
 from gradscope.source.text import Source
 
@@ -101,7 +101,6 @@ def _given(text: Source, name: ast.Name) -> ast.expr | None:
 
 
 def _may_give(function: ast.FunctionDef, call: ast.Call, name: str) -> bool:
-    given = (*call.args, *(key.value for key in call.keywords))
     is_open = any(isinstance(one, ast.Starred) for one in call.args)
     is_open |= any(key.arg is None for key in call.keywords)
-    return is_open or any(parameter_of(function, call, one) == name for one in given)
+    return is_open or name in arguments_of(function, call)

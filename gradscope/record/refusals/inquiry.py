@@ -176,16 +176,10 @@ class _Inquiry:
 
     def _modules_of(self, held: set[int]) -> tuple[str, ...]:
         """The largest modules of which these are all parameters."""
-        found = set[str]()
-        for path in (self._context.names.owners[key].path for key in held):
-            whole = (
-                depth
-                for depth, (_, module) in enumerate(path, 1)
-                if held.issuperset(map(id, module.parameters()))
-            )
-            name = ".".join(part for part, _ in path[: next(whole, len(path))])
-            found.add(re.sub(r"\.(\d+)", r"[\1]", name))
-        return tuple(sorted(found))
+        names = self._context.names
+        owners = (names.whole(key, held, learning=False) for key in held)
+        modules = {id(owner.path[-1][1]) for owner in owners if owner is not None}
+        return tuple(sorted(re.sub(r"\.(\d+)", r"[\1]", names.modules[one]) for one in modules))
 
     def _leaf_written(self, raised: Raised) -> refusals.AnyRefusal | None:
         name, leaf = written_at(raised)

@@ -248,7 +248,7 @@ class Absences:
         self, absence: Absence, key: int, name: str, trained: bool, gone: set[int]
     ) -> Absence:
         absence = replace(absence, leaf=name, trained=trained)
-        owner = self.names.unused(key, gone)
+        owner = self.names.whole(key, gone, learning=True)
         if owner is None:
             return absence
         if absence.reason is NoGradient.UNUSED:

@@ -14,6 +14,7 @@ from types import FrameType
 from typing import Any
 
 import torch
+from torch.optim.lr_scheduler import LambdaLR, LRScheduler, ReduceLROnPlateau
 
 from gradscope.facts import NotChecked, Schedule, Usage
 from gradscope.ops.traits import Trait, has
@@ -74,8 +75,7 @@ class Usages:
         for owner in clearing:
             stand_in(stack, owner, "zero_grad", self._clearing(owner.zero_grad, thread))
         self._around(stack, thread, torch.amp.GradScaler, "step", self._after_asking)
-        scheduler: Any = torch.optim.lr_scheduler.LRScheduler
-        for kind in (scheduler, torch.optim.lr_scheduler.ReduceLROnPlateau):
+        for kind in (LRScheduler, ReduceLROnPlateau):  # which has an `__init__` of its own
             self._around(stack, thread, kind, "__init__", self._after_scheduling)
             self._around(stack, thread, kind, "step", self._after_moving)
 
@@ -230,12 +230,12 @@ class Usages:
             gamma = getattr(scheduler, "gamma", None)
             gamma = float(gamma) if isinstance(gamma, int | float) else None
             schedule = Schedule(type(scheduler).__name__, made, gamma=gamma)
-            if isinstance(scheduler, torch.optim.lr_scheduler.LambdaLR):
+            if isinstance(scheduler, LambdaLR):
                 base = max(map(float, scheduler.base_lrs))
                 code = getattr(scheduler.lr_lambdas[0], "__code__", None)
                 *_, given_by = (None, *places_in(code))
                 schedule = replace(schedule, base=base, given_by=given_by)
-            elif isinstance(scheduler, torch.optim.lr_scheduler.ReduceLROnPlateau):
+            elif isinstance(scheduler, ReduceLROnPlateau):
                 schedule = replace(schedule, rises=scheduler.mode == "max")
             account.schedule = schedule
 
@@ -244,7 +244,7 @@ class Usages:
         if account is not None and (known := account.schedule) is not None:
             place = known.moved_at or sites.place_of(sites.note_site(frame)[0])
             values = known.values
-            if isinstance(scheduler, torch.optim.lr_scheduler.ReduceLROnPlateau):
+            if isinstance(scheduler, ReduceLROnPlateau):
                 values = (*values[:1], float(given))
             account.schedule = replace(known, moved_at=place, moves=known.moves + 1, values=values)
 

@@ -4,11 +4,9 @@ a parameter or a module."""
 import ast
 import sys
 from collections import defaultdict
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable
 from difflib import SequenceMatcher
 from types import ModuleType
-
-import torch
 
 from gradscope.facts import Location, UnreadFlag
 from gradscope.record.definitions import source_of, span
@@ -33,10 +31,12 @@ def unread_flags(
             if isinstance(value, bool) and value != leaf.requires_grad and _is_misspelt(attribute):
                 told = names.owners[key].name, key in trained
                 found[attribute, value, False].append(told)
-    for name, module in _modules(names):
+    modules = {id(one): one for owner in names.owners.values() for _, one in owner.path}
+    for key, module in modules.items():
         value, own = vars(module).get(_FLAG), list(module.parameters())
         if isinstance(value, bool) and own and all(one.requires_grad != value for one in own):
-            found[_FLAG, value, True].append((name, any(id(one) in trained for one in own)))
+            told = names.modules[key], any(id(one) in trained for one in own)
+            found[_FLAG, value, True].append(told)
     return tuple(
         UnreadFlag(
             attribute,
@@ -52,15 +52,6 @@ def unread_flags(
 
 def _is_misspelt(attribute: str) -> bool:
     return SequenceMatcher(None, attribute, _FLAG).ratio() >= _ALIKE
-
-
-def _modules(names: Names) -> Iterator[tuple[str, torch.nn.Module]]:
-    seen: set[int] = set()
-    for owner in names.owners.values():
-        for depth, (_, module) in enumerate(owner.path, 1):
-            if id(module) not in seen:
-                seen.add(id(module))
-                yield ".".join(part for part, _ in owner.path[:depth]), module
 
 
 def _written_at(attribute: str, files: Iterable[str]) -> Location | None:

@@ -229,8 +229,9 @@ class Leaves:
         )
 
     def note_handed_out(self, is_it: Callable[[torch.Tensor], object]) -> None:
+        """Of those that may be something to learn: nobody asks for that of others."""
         for watched in self.watched.values():
-            leaf = watched.ref()
+            leaf = watched.ref() if watched.fact.uniform else None
             watched.handed_out |= leaf is not None and bool(is_it(leaf))
 
     def _let_go(self, leaf: Any) -> None:

@@ -3,6 +3,7 @@
 import ast
 import math
 from collections.abc import Iterable, Sequence
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import torch
@@ -27,7 +28,7 @@ def summed(roots: Sequence[torch.Tensor], context: RunContext) -> Summed | None:
     """The largest sum that goes into the only root, at most times a constant that is no 1 / N."""
     if len(roots) != 1:
         return None
-    found: dict[Any, float] = {}
+    found: list[tuple[float, int, Any]] = []  # what it weighs, its terms, the node
     waiting: list[tuple[Any, float]] = [(roots[0].grad_fn, 1.0)]
     for _ in range(_DEEPEST):
         if not waiting:
@@ -36,20 +37,16 @@ def summed(roots: Sequence[torch.Tensor], context: RunContext) -> Summed | None:
         if node is None:
             continue
         if terms := _terms(node):
-            found[node] = weight * terms
-            continue
-        below, constant = _linear_in(node), 1.0
-        if node.name() in _SCALES:
-            constant = abs(_constant(node) or 0.0)
-        if constant:
-            weight *= constant if node.name() != "DivBackward0" else 1 / constant
-            waiting += [(one, weight) for one in below]
-    node = max(found, key=lambda one: found[one], default=None)
-    if node is None or _terms(node) < _FEWEST or found[node] < _FEWEST:
+            found.append((weight * terms, terms, node))
+        elif below := _linear_in(node):
+            by = _multiplied_by(node)
+            waiting += [(one, weight * abs(by)) for one in below if by is not None]
+    size, terms, node = max(found, key=itemgetter(0), default=(0.0, 0, None))
+    if terms < _FEWEST or size < _FEWEST:
         return None
     call = context.call_of_node(node)
     place = place_of(call.user) if call is not None else None
-    return Summed(_terms(node), call.info.name if call is not None else "sum", place)
+    return Summed(terms, call.info.name if call is not None else "sum", place)
 
 
 class Factor(NamedTuple):
@@ -79,10 +76,8 @@ def factor_of_mean(
         elif name in _HANDS_ON:
             waiting += [(one, factor) for one in below]
         elif below:
-            constant = _constant(node)
-            if not constant:
+            if (by := _multiplied_by(node)) is None:
                 return None
-            by = constant ** (1 if name[0] == "M" else -1)
             written = by if _is_written(node, context) else 1.0
             waiting.append((below[0], Factor(factor.whole * by, factor.written * written)))
     return None
@@ -97,6 +92,14 @@ def _linear_in(node: Any) -> list[Any]:
     if node.name() == "DivBackward0":  # and not a constant over what it reads
         below = below if above[0] is not None else []
     return below if node.name() in _SCALES and len(below) == 1 else []
+
+
+def _multiplied_by(node: Any) -> float | None:
+    """The number by which a linear node multiplies; None where that is 0, or not known."""
+    if node.name() in _HANDS_ON:
+        return 1.0
+    constant = _constant(node)
+    return constant ** (-1 if node.name() == "DivBackward0" else 1) if constant else None
 
 
 def sums_in(roots: Iterable[torch.Tensor]) -> set[int]:

@@ -23,7 +23,7 @@ from gradscope.repair.write.splice import keyword, whole_lines
 from gradscope.repair.write.statements import block_of, dropped
 from gradscope.repair.write.uses import Uses, calls_around, calls_of, given_to, returned
 from gradscope.rules.reading import evidence
-from gradscope.source.arguments import called, canonical, parameter_of, spelled
+from gradscope.source.arguments import arguments_of, called, canonical, spelled
 from gradscope.source.spans import ancestors, user_of
 
 _MADE_BY = {"softmax": "log-probabilities", "sigmoid": "logits", "exp": "the exponent"}
@@ -86,12 +86,8 @@ def _passed_through(culprit: Culprit, made: ast.expr, text: str) -> Iterator[tup
     if not isinstance(function, ast.FunctionDef) or len(function.body) > 1:
         return
     for call in calls_around(source, made):
-        given = (*call.args, *(key.value for key in call.keywords))
-        yield from (
-            (call, source.of(one))
-            for one in given
-            if isinstance(one, ast.expr) and parameter_of(function, call, one) == text
-        )
+        if (given := arguments_of(function, call).get(text)) is not None:
+            yield call, source.of(given)
 
 
 def _rewritten(

@@ -2,7 +2,8 @@
 that start at 0, and learn nothing: GS403."""
 
 import ast
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from gradscope.facts import Edit
 from gradscope.facts import requests as ask
@@ -12,6 +13,7 @@ from gradscope.source.arguments import called, spelled
 
 # The fillers that say nothing of how many inputs a weight has.
 _FILLERS = frozenset("normal_ uniform_ trunc_normal_".split())
+_WITH_ZEROS = frozenset("constant_ fill_ zero_ zeros_".split())
 _DRAWN = frozenset({"torch.randn", "torch.rand"})
 PARAMETERS = frozenset({"torch.nn.Parameter", "torch.nn.parameter.Parameter"})
 
@@ -65,16 +67,33 @@ def away_from_zero(culprit: Culprit) -> Iterator[Candidate]:
 def _filled_with_zeros(culprit: Culprit, node: ast.Call) -> tuple[ast.Call, str] | None:
     """`nn.init.zeros_(w)`, `nn.init.constant_(w, 0)`, `w.data.zero_()`, `w.data.fill_(0)`, with the
     text of what may be a matrix."""
-    written, dotted = spelled(culprit.source, node), culprit.names.dotted(node.func) or ""
-    name = dotted.removeprefix("torch.nn.init.")
-    value = written.positional[1:2] or [ast.Constant(0.0)]
-    is_filler = name in ("zeros_", "constant_")
-    is_filler |= not dotted and called(node) in ("zero_", "fill_")
-    number = getattr(value[0], "value", None)
-    if not is_filler or written.first is None or number != 0:
+    filling = _filling(culprit, node, _WITH_ZEROS)
+    value = spelled(culprit.source, node).positional[1:2] or [ast.Constant(0.0)]
+    if filling is None or getattr(value[0], "value", None) != 0:
         return None
-    text = culprit.source.of(written.first).removesuffix(".data")
-    return None if text.endswith((".bias", ".grad")) else (node, text)
+    return None if filling.text.endswith((".bias", ".grad")) else (node, filling.text)
+
+
+class _Filling(NamedTuple):
+    """What a call fills, with its text; `of_init`: by a function of `nn.init`."""
+
+    filled: ast.expr
+    text: str
+    of_init: bool
+
+
+def _filling(culprit: Culprit, node: ast.Call, fillers: Container[str]) -> _Filling | None:
+    """Of a function of `nn.init`, or a method, that has one of these names."""
+    dotted = culprit.names.dotted(node.func) or ""
+    of_init = dotted.startswith("torch.nn.init.")
+    if called(node) not in fillers or (dotted and not of_init):
+        return None
+    filled = node.args[0] if of_init and node.args else None
+    if not of_init and isinstance(node.func, ast.Attribute):
+        filled = node.func.value
+    if filled is None:
+        return None
+    return _Filling(filled, culprit.source.of(filled).removesuffix(".data"), of_init)
 
 
 def _filled_by_hand(
@@ -85,24 +104,17 @@ def _filled_by_hand(
     that were seen under the attribute's name. A method fills any tensor: one of a name that was
     not seen is no parameter."""
     for node in culprit.source.nodes.every(ast.Call):
-        dotted = culprit.names.dotted(node.func) or ""
-        name = node.func.attr if isinstance(node.func, ast.Attribute) else ""
-        filled = None
-        if dotted.startswith("torch.nn.init.") and dotted.rpartition(".")[2] in _FILLERS:
-            filled = node.args[0] if node.args else None
-        elif name in _FILLERS and not dotted and isinstance(node.func, ast.Attribute):
-            filled = node.func.value
-        elif dotted in PARAMETERS and node.args:
+        if (filling := _filling(culprit, node, _FILLERS)) is not None:
+            # What a function of `nn.init` fills is a parameter; by a name of the loop's, any.
+            is_name = isinstance(filling.filled, ast.Name)
+            unseen = (1 if is_name else 2, 2) if filling.of_init else (0, 0)
+            least, most = dimensions.get(filling.text.rpartition(".")[2], unseen)
+            if most > 1:
+                yield node, filling.text, least < 2
+        elif culprit.names.dotted(node.func) in PARAMETERS and node.args:
             drawn = _drawn(culprit, node.args[0])
             if drawn is not None:
                 yield node.args[0], drawn, False
-        if filled is not None:
-            weight = culprit.source.of(filled).removesuffix(".data")
-            # What a function of `nn.init` fills is a parameter; by a name of the loop's, any.
-            unseen = (1 if isinstance(filled, ast.Name) else 2, 2) if dotted else (0, 0)
-            least, most = dimensions.get(weight.rpartition(".")[2], unseen)
-            if most > 1:
-                yield node, weight, least < 2
 
 
 def _drawn(culprit: Culprit, value: ast.expr) -> str | None:

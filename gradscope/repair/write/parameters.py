@@ -24,10 +24,10 @@ def given(culprit: Culprit, request: ask.GiveParameters) -> Ways:
         if source is None or not isinstance(call, ast.Call):
             continue
         wanted = _covering(scope.holders, {*request.leaves})
-        names = {one.text for one in scope.holders if one.held == one.of and not one.bare}
-        found = [node for node in _parts(call) if source.of(node) in names]
         if not wanted:
             continue
+        names = {one.text for one in scope.holders if one.held == one.of and not one.bare}
+        found = [node for node in _parts(call) if source.of(node) in names]
         if len(found) == len(wanted) == 1 and not wanted[0].bare:
             yield (source.replaced(found[0], wanted[0].text),)
         elif not depth and (first := _first(call)) is not None:

@@ -10,7 +10,7 @@ from gradscope.repair.write.spelling import can_repeat
 from gradscope.repair.write.splice import before
 from gradscope.repair.write.uses import Uses
 from gradscope.source import definition
-from gradscope.source.arguments import Spelled, parameter_of, spelled
+from gradscope.source.arguments import Spelled, arguments_of, spelled
 
 _SUMS = frozenset(("index_add", "scatter_add"))
 _NAMES = ("largest", "largest_score")
@@ -70,7 +70,7 @@ def _total(culprit: Culprit, call: ast.Call, made: ast.expr, scores: ast.expr) -
             return None
         return _Total(source.of(zeros), source.of(dim), index, added.name == "scatter_add")
     function = Uses(source).callee(call)
-    given = {} if function is None else _arguments(function, call)
+    given = {} if function is None else arguments_of(function, call)
     values = next((name for name, one in given.items() if _is(culprit, one, made)), None)
     if function is None or values is None:
         return None
@@ -91,13 +91,6 @@ def _sum(culprit: Culprit, call: ast.Call) -> Spelled | None:
     found = spelled(culprit.source, call)
     is_sum = found.name in _SUMS and len(found.positional) == 4
     return found if is_sum else None
-
-
-def _arguments(function: ast.FunctionDef, call: ast.Call) -> dict[str, ast.expr]:
-    """The argument of a call for each of the function's parameters."""
-    given = [*call.args, *(key.value for key in call.keywords)]
-    named = ((parameter_of(function, call, one), one) for one in given)
-    return {name: one for name, one in named if name is not None}
 
 
 def _names(node: ast.expr) -> set[str]:

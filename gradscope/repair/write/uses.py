@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from gradscope.repair.write.spelling import MOVES
 from gradscope.source import Source, binding, definition
-from gradscope.source.arguments import called, parameter_of, spelled
+from gradscope.source.arguments import arguments_of, called, parameter_of, spelled
 from gradscope.source.spans import ancestors
 
 
@@ -125,11 +125,7 @@ class Uses:
                     raise Lost
         for function, parameter in self._given_to:
             for call in self.calls(function):
-                given = (*call.args, *(key.value for key in call.keywords))
-                if not any(
-                    node in self._seen and parameter_of(function, call, node) == parameter
-                    for node in given
-                ):
+                if arguments_of(function, call).get(parameter) not in self._seen:
                     raise Lost
 
     def _function(self, node: ast.AST) -> ast.FunctionDef:
@@ -332,17 +328,11 @@ def _argument(source: Source, name: ast.Name) -> ast.expr | None:
 def argument_of(source: Source, name: ast.Name) -> ast.expr | None:
     """What a parameter that nothing has rebound is given by the one call of its function."""
     function, given = source.nodes.function(name), binding(source, name)
-    if given is None or given.statement is not function:
+    is_own = given is not None and given.statement is function
+    if not is_own or not isinstance(function, ast.FunctionDef):
         return None
-    try:
-        calls = list(Uses(source).calls(function)) if isinstance(function, ast.FunctionDef) else []
-    except Lost:
-        return None
-    if len(calls) != 1 or not isinstance(function, ast.FunctionDef):
-        return None
-    given_by = (*calls[0].args, *(key.value for key in calls[0].keywords))
-    found = (one for one in given_by if parameter_of(function, calls[0], one) == name.id)
-    return next(found, None)
+    calls = calls_around(source, name)
+    return arguments_of(function, calls[0]).get(name.id) if len(calls) == 1 else None
 
 
 def calls_of(source: Source, module: ast.expr) -> tuple[ast.Call, ...]:
@@ -380,7 +370,7 @@ def reads_of_argument(source: Source, call: ast.Call, value: ast.expr) -> list[a
 
 
 def calls_around(source: Source, value: ast.expr) -> list[ast.Call]:
-    """The calls of the function that returns a value; none where the text does not tell them."""
+    """The calls of the function that a value stands in; none where the text does not tell them."""
     function = source.nodes.function(value)
     try:
         return list(Uses(source).calls(function)) if isinstance(function, ast.FunctionDef) else []

@@ -46,7 +46,15 @@ class WrongScores(Rule):
     def _about(self, one: Scores) -> Finding:
         made, taken = phrases.spelled(one.made.op), phrases.spelled(one.taken.op)
         fix: ask.Request = ask.GiveScores(made, one.taken.location, one.logarithms)
-        if one.along is not None:
+        if one.raw:
+            fix = ask.TakeScores()
+            message = f"`{taken}` takes log-probabilities, and is given raw scores"
+            why = (
+                f"`{taken}` takes no logarithm and normalises nothing: the loss is minus the score"
+                " of the right class, which falls without end as that score grows. No other class"
+                " has to lose for it."
+            )
+        elif one.along is not None:
             fix = ask.AlongClasses(made, 1)
             message = f"`{made}` normalises along dimension {one.along}, and the loss along another"
             why = (
@@ -76,14 +84,6 @@ class WrongScores(Rule):
                 f" {phrases.number(best)} for the right one of {one.classes}, so that the loss"
                 f" stays above {phrases.number(-math.log(best))} however good the model is, and"
                 " the gradient small."
-            )
-        if one.raw:
-            fix = ask.TakeScores()
-            message = f"`{taken}` takes log-probabilities, and is given raw scores"
-            why = (
-                f"`{taken}` takes no logarithm and normalises nothing: the loss is minus the score"
-                " of the right class, which falls without end as that score grows. No other class"
-                " has to lose for it."
             )
         at = one.taken.location if not one.raw else None
         return self.found(

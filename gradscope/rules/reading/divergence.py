@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum, auto
 
 from gradscope.dataclass import dataclass
-from gradscope.facts import Leaf, Location, Magnitudes, Root, Step, Summed, Update, plural
+from gradscope.facts import Leaf, Location, Magnitudes, Root, Step, Summed, Update, Usage, plural
 from gradscope.facts import requests as ask
 from gradscope.ops.traits import Trait, has
 from gradscope.rules import cutoffs
@@ -182,22 +182,23 @@ class Overshoot:
 def overshoot(magnitudes: Magnitudes, rise: Rise, steps: Sequence[Step]) -> Overshoot | None:
     """The setting that explains the growth by itself; None where it takes the loss to tell."""
     last = magnitudes.updates[-1]
+    own = [usage for usage in magnitudes.usages if usage.steps_at == last.location]
     if last.ascends is not None:
         return Overshoot(Setting.ASCENT, last, ask.Descend(last))
-    if (divided := _accumulated(magnitudes, steps)) is not None:
+    if (divided := _accumulated(own, magnitudes, steps)) is not None:
         return Overshoot(Setting.ACCUMULATED, last, divided, divided.passes)
-    for usage in magnitudes.usages:
-        schedule, is_it = usage.schedule, usage.steps_at == last.location
-        if is_it and schedule is not None and (schedule.gamma or 0.0) > 1.0:
+    for schedule in (one.schedule for one in own if one.schedule is not None):
+        if schedule.gamma is not None and schedule.gamma > 1.0:
             return Overshoot(Setting.GROWING, last, ask.DecayRate(schedule))
     return Overshoot(Setting.UNBOUNDED, last) if rise.falls else None
 
 
-def _accumulated(magnitudes: Magnitudes, steps: Sequence[Step]) -> ask.DivideLoss | None:
+def _accumulated(
+    own: Iterable[Usage], magnitudes: Magnitudes, steps: Sequence[Step]
+) -> ask.DivideLoss | None:
     last = magnitudes.updates[-1]
     if last.lr is None or not last.optimizer or last.blind_to_scale:
         return None
-    own = (usage for usage in magnitudes.usages if usage.steps_at == last.location)
     found = next(filter(None, (undivided(one, magnitudes, steps) for one in own)), None)
     return found if found is not None and found.passes >= cutoffs.FEWEST_TERMS else None
 

@@ -101,7 +101,7 @@ def _of_fields(request: ask.Request) -> _Words | None:
             return "graph", "write into the parameters once backward has run", ""
         case ask.DetachCarried(carried, emptied=True):
             return "graph", f"empty `{carried.name}` once backward has run", ""
-        case ask.Thaw(modules, _):
+        case ask.Thaw(modules):
             return "graph", f"let {listed(modules)} require gradients again", ""
         case ask.LowerRate(old, new) if old is not None and new is not None:
             return "lower-lr", SLOWER.format(old=old, new=new), f"lr={new:g}"
