@@ -14,9 +14,10 @@ from gradscope.repair.write.culprit import Candidate, Culprit, NoTorch
 from gradscope.repair.write.guards import guarded
 from gradscope.repair.write.reading import atom
 from gradscope.repair.write.spelling import can_repeat, filled, infinity, on_edges
+from gradscope.repair.write.uses import given_to, returned
 from gradscope.rules.reading import evidence
 from gradscope.rules.wording import phrases, proposals
-from gradscope.source import Mask, definition, holds, mask
+from gradscope.source import Mask, Source, definition, holds, mask
 from gradscope.source.arguments import Spelled, spelled
 from gradscope.source.spans import statement_at
 
@@ -107,17 +108,38 @@ def _value(culprit: Culprit) -> str | None:
 
 
 def _both_infinite(culprit: Culprit) -> Iterator[Candidate]:
-    """inf - inf: where both sides are infinite, the difference is thrown away afterwards."""
+    """inf - inf: where both sides are infinite, the difference is thrown away afterwards; in a
+    function of torch's, large finite numbers for the constants that both are made of."""
     sides = [culprit.operands.get(role) for role in ("self", "other")]
     values = [culprit.values.get(role) for role in ("self", "other")]
     infinite = all(value is not None and math.isinf(value) for value in values)
     node = culprit.node
+    if infinite and isinstance(node, ast.Call):
+        if edits := tuple(_finite(culprit, _made_of(culprit.source, node))):
+            yield Candidate(proposals.FINITE, edits)
     if not infinite or not isinstance(node, ast.BinOp):
         return
     if all(side is not None and can_repeat(culprit, side) for side in sides):
         kept = " | ".join(f"{culprit.text(side)}.isfinite()" for side in sides if side is not None)
         where = f"{culprit.torch('torch.where(')}{kept}, {culprit.source.of(node)}, 0.0)"
         yield culprit.written("let the difference of two infinite elements be 0", node, where)
+
+
+def _made_of(source: Source, node: ast.expr) -> Iterator[ast.expr]:
+    """The parts of an expression and, through its names and the functions of the file that it
+    calls, of what these are given."""
+    waiting, seen = [node], set[ast.expr]()
+    while waiting:
+        for part in ast.walk(waiting.pop()):
+            if not isinstance(part, ast.expr) or part in seen:
+                continue
+            seen.add(part)
+            yield part
+            if isinstance(part, ast.Name | ast.Attribute) and isinstance(part.ctx, ast.Load):
+                given = given_to(source, part)
+            else:
+                given = returned(source, part) if isinstance(part, ast.Call) else None
+            waiting += [given] if given is not None else []
 
 
 def _finite_constant(culprit: Culprit) -> Iterator[Candidate]:
@@ -140,7 +162,7 @@ def _finite_fill(culprit: Culprit) -> Iterator[Candidate]:
         return
     yield from _left_out(culprit, found)
     for edit in _finite(culprit, (*found.positional[1:], *found.keywords.values())):
-        yield Candidate("mask with a large finite number", (edit,))
+        yield Candidate(proposals.FINITE, (edit,))
 
 
 def _left_out(culprit: Culprit, fill: Spelled) -> Iterator[Candidate]:
@@ -157,11 +179,17 @@ def _left_out(culprit: Culprit, fill: Spelled) -> Iterator[Candidate]:
         total = spelled(culprit.source, node)
         if node is None or total.name != event.op or not total.positional:
             return
-        if fill.name == "masked_fill" and conditions and holds(culprit.source, conditions[0], node):
-            text = culprit.text(total.positional[0])
-            text = f"{text}.masked_fill({culprit.source.of(conditions[0])}, 0.0)"
-            title = proposals.LEFT_OUT.format(op=total.name)
-            yield culprit.written(title, total.positional[0], text, "guard-empty")
+        summed = total.positional[0]
+        is_here = conditions and holds(culprit.source, conditions[0], node)
+        if fill.name == "masked_fill" and is_here:
+            text = f"{culprit.text(summed)}.masked_fill({culprit.source.of(conditions[0])}, 0.0)"
+        elif can_repeat(culprit, summed):
+            text, one = culprit.torch("torch.where("), culprit.source.of(summed)
+            text += f"{culprit.text(summed)}.isfinite(), {one}, 0.0)"
+        else:
+            return
+        title = proposals.LEFT_OUT.format(op=total.name)
+        yield culprit.written(title, summed, text, "guard-empty")
         return
 
 
