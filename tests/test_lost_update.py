@@ -294,6 +294,8 @@ HEALTHY = {
     "a schedule that ends at 0": f"{EPOCHS.format('LinearLR(opt, 1.0, 0.0, total_iters=39)')}"
     "        schedule.step()\n",
     "a cosine an epoch": f"{EPOCHS.format('CosineAnnealingLR(opt, 5)')}    schedule.step()\n",
+    "a cosine whose last epoch is at 0": f"{EPOCHS.format('CosineAnnealingLR(opt, 4)')}"
+    "    schedule.step()\n",
     "a warm-up from 0": f"{SGD}schedule = torch.optim.lr_scheduler.LambdaLR("
     f"opt, lambda step: step / 100)\n{LOOP}    schedule.step()\n",
     "a group that stands still": HEAD.format(

@@ -95,6 +95,19 @@ def leaf_ids(above: dict[Any, list[Any]]) -> set[int]:
     return {id(leaf) for leaf in leaves(above)}
 
 
+def saved(node: Any, role: str) -> torch.Tensor | None:
+    """What a node has saved of an operand, or of its result; None where it was freed or changed, or
+    where a hook of the program's would run once more to give it."""
+    raw = getattr(node, f"_raw_saved_{role}", None)
+    if raw is None or getattr(raw, "unpack_hook", None) is not None:
+        return None
+    try:
+        value = getattr(node, f"_saved_{role}")
+    except RuntimeError:
+        return None
+    return value if isinstance(value, torch.Tensor) else None
+
+
 def withheld(node: Any) -> Iterator[tuple[str, torch.Tensor | None]]:
     """What a node has saved and does not hand out any more: with the tensor where that was changed,
     without where it was freed."""

@@ -9,7 +9,8 @@ import torch
 
 from gradscope.facts import Scores, Unreached
 from gradscope.record.context import RunContext
-from gradscope.record.graph import node_name
+from gradscope.record.finite import plain
+from gradscope.record.graph import node_name, saved
 from gradscope.record.passes import BackwardPass
 
 _MOST = 8  # places
@@ -53,9 +54,11 @@ class GivenScores:
         """What is told by tensors that the pass frees."""
         for node in one.above if len(self._kept) + len(self._unreached) < _MOST else ():
             name = type(node).__name__
-            if name in _LIKELIHOODS and _reads_scores(node):
-                shape = node._saved_self.shape
-                self._keep(node, node, shape[1 if len(shape) > 1 else 0], raw=True)
+            if name in _LIKELIHOODS:
+                given = saved(node, "self")
+                if given is not None and _are_scores(given):
+                    classes = given.shape[1 if given.dim() > 1 else 0]
+                    self._keep(node, node, classes, raw=True)
             elif name in _COMPARE:
                 self._look_at_targets(node, one)
 
@@ -89,18 +92,19 @@ class GivenScores:
     def _look_at_targets(self, node: Any, one: BackwardPass) -> None:
         made = self._maker(node, 0)
         low, high = _BOUNDS.get(node_name(made) if made is not None else "", (None, None))
-        target = node._saved_target
-        if low is None or high is None or not target.numel():
+        given = saved(node, "target") if low is not None else None
+        target = plain(given) if given is not None else None
+        if low is None or high is None or target is None or not target.numel():
             return
         near = _NEAR * float(target.max() - target.min())
         share = float(((target < low - near) | (target > high + near)).float().mean())
-        call, given = self._context.call(node), self._context.call(made)
-        if share < _BEYOND or call is None or given is None:
+        call, maker = self._context.call(node), self._context.call(made)
+        if share < _BEYOND or call is None or maker is None:
             return
         alike = (other for other in one.above if type(other) is type(made))
         alone = [*map(self._caller, alike)].count(self._caller(made)) < 2
-        fact = Unreached(given, call, self._context.step, low, high, share, alone)
-        self._unreached.setdefault(given.location, fact)
+        fact = Unreached(maker, call, self._context.step, low, high, share, alone)
+        self._unreached.setdefault(maker.location, fact)
 
     def _caller(self, node: Any) -> tuple[object, ...]:
         """The place that calls an op, and the module that runs it."""
@@ -134,13 +138,13 @@ def _along(node: Any) -> int | None:
     return _dim(made) if _dim(made) != classes else None
 
 
-def _reads_scores(node: Any) -> bool:
-    """Whether a likelihood reads what is no log-probability, which none above 0 is, and no
+def _are_scores(given: torch.Tensor) -> bool:
+    """Whether what a likelihood reads is no log-probability, which none above 0 is, and no
     probability either."""
-    given = node._saved_self
-    if not given.numel():
+    values = plain(given)
+    if values is None or not values.numel():
         return False
-    least, most = map(float, given.aminmax())
+    least, most = map(float, values.aminmax())
     return math.isfinite(most) and most > _ROUNDED and (most > 1.0 or least < -_ROUNDED)
 
 

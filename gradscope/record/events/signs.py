@@ -9,7 +9,7 @@ import torch
 from gradscope.ops.traits import Trait, has
 from gradscope.record.context import RunContext
 from gradscope.record.finite import numbers
-from gradscope.record.graph import node_name
+from gradscope.record.graph import node_name, saved
 
 _LEVELS = 12  # nodes: a density is a few factors
 
@@ -35,7 +35,7 @@ def _input(node: Any, context: RunContext, holds: Test) -> Any:
     name = node_name(node)
     if has(name, Trait.MULTIPLIES | Trait.DIVIDES) and hasattr(type(node), "_saved_other"):
         factors = zip(
-            (_saved(node, "self"), _saved(node, "other")), node.next_functions, strict=True
+            (saved(node, "self"), saved(node, "other")), node.next_functions, strict=True
         )
         may_be = [
             one
@@ -48,14 +48,6 @@ def _input(node: Any, context: RunContext, holds: Test) -> Any:
     call = context.call(node)
     moves = call is not None and (call.view or has(call.op, Trait.COPIES | Trait.CHOOSES))
     return _only(above) if moves or holds is is_zero else None
-
-
-def _saved(node: Any, role: str) -> torch.Tensor | None:
-    try:
-        value = getattr(node, f"_saved_{role}", None)
-    except RuntimeError:  # freed by a backward
-        return None
-    return value if isinstance(value, torch.Tensor) else None
 
 
 def is_negative(value: torch.Tensor) -> bool:

@@ -12,6 +12,7 @@ from gradscope.facts import Summed
 from gradscope.ops.display import node_stem
 from gradscope.record.context import RunContext
 from gradscope.record.finite import plain
+from gradscope.record.graph import saved
 from gradscope.record.sites import place_of
 from gradscope.source import expression, parsed
 from gradscope.source.literals import number
@@ -133,11 +134,8 @@ def _given(grad: Any) -> float:
 def _constant(node: Any) -> float | None:
     """The number that the product's other factor is."""
     for name in ("self", "other"):
-        raw = getattr(node, f"_raw_saved_{name}", None)
-        if raw is None or getattr(raw, "unpack_hook", None) is not None:
-            continue  # unpacking it would run the program's own hook once more
-        value = getattr(node, f"_saved_{name}")
-        if isinstance(value, torch.Tensor) and value.dim() == 0:
+        value = saved(node, name)
+        if value is not None and value.dim() == 0:
             return float(value)
     return None
 

@@ -1,6 +1,7 @@
 """The cycle of backward, step and clearing: what belongs into it, moved to where it belongs."""
 
 import ast
+from collections.abc import Sequence
 
 from gradscope.facts import Edit
 from gradscope.facts import requests as ask
@@ -15,6 +16,7 @@ from gradscope.repair.write.splice import (
 )
 from gradscope.repair.write.statements import block_of, dropped
 from gradscope.repair.write.training import target_of
+from gradscope.repair.write.uses import calls_around
 from gradscope.rules.wording import proposals
 from gradscope.source import Source
 from gradscope.source.arguments import called
@@ -94,7 +96,7 @@ def slowed(culprit: Culprit, request: ask.SlowSchedule) -> Ways:
     source, usage = culprit.source, request.usage
     move = source.nodes.statement(culprit.node) if culprit.node is not None else None
     loops = loops_around(source, move) if move is not None else []
-    if move is not None and len(loops) > 1:
+    if move is not None and loops and _is_repeated(source, loops):
         title = "move the schedule on once an epoch, and not at every batch"
         yield Candidate(title, moved(source, move, loops[0]))
     made = culprit.at(usage.schedule.made if usage.schedule is not None else None)
@@ -201,6 +203,15 @@ def loops_around(source: Source, what: ast.stmt) -> list[ast.For | ast.While]:
         for one in ancestors(source, what)
         if isinstance(one, ast.For | ast.While) and source.nodes.function(one) is function
     ]
+
+
+def _is_repeated(source: Source, loops: Sequence[ast.stmt]) -> bool:
+    """Whether the first of these loops runs again and again: in the second one, or in a loop around
+    each call of its function."""
+    if len(loops) > 1:
+        return True
+    calls = [source.nodes.statement(one) for one in calls_around(source, loops[0])]
+    return bool(calls) and all(loops_around(source, one) for one in calls)
 
 
 def _last_turn(source: Source, loop: ast.For) -> str | None:

@@ -12,6 +12,7 @@ from gradscope.repair.write.splice import commented
 from gradscope.repair.write.statements import block_of
 from gradscope.repair.write.uses import calls_around
 from gradscope.source import Source, SourceError, expression, read
+from gradscope.source.arguments import arguments_of, called
 
 HOLDERS = ast.Name | ast.Attribute | ast.Subscript
 
@@ -71,7 +72,7 @@ def made_later(culprit: Culprit) -> Iterator[Candidate]:
         names = {one.id for part in parts for one in ast.walk(part) if isinstance(one, ast.Name)}
         later = (one for one in block_of(source, made) if one.lineno > made.lineno)
         until_trained = takewhile(lambda one: not isinstance(one, ast.For | ast.While), later)
-        for last in [one for one in until_trained if _replaces(one, names)][-1:]:
+        for last in [one for one in until_trained if _replaces(source, one, names)][-1:]:
             if edits := moved(source, made, last):
                 yield Candidate("make the optimizer after the model is complete", edits)
         for given in parts:
@@ -97,14 +98,30 @@ def flagged(culprit: Culprit, request: ask.SetFlag) -> Ways:
         yield edits
 
 
-def _replaces(place: ast.stmt, names: set[str]) -> bool:
-    """`model.fc = nn.Linear(...)` for one of the names, or another model for it."""
-    if not isinstance(place, ast.Assign):
+def _replaces(source: Source, place: ast.AST, names: set[str]) -> bool:
+    """`model.fc = nn.Linear(...)` for one of the names, another model for it, or a call of the only
+    function of that name which does so to what it is given, or to its own object."""
+    if isinstance(place, ast.Assign):
+        return _root(place.targets[0]) in names
+    call = place.value if isinstance(place, ast.Expr) else None
+    if not isinstance(call, ast.Call):
         return False
-    root: ast.expr = place.targets[0]
-    while isinstance(root, ast.Attribute | ast.Subscript):
-        root = root.value
-    return isinstance(root, ast.Name) and root.id in names
+    named = [one for one in source.nodes.every(ast.FunctionDef) if one.name == called(call)]
+    if len(named) != 1:
+        return False
+    inner = {name for name, one in arguments_of(named[0], call).items() if _root(one) in names}
+    if isinstance(call.func, ast.Attribute) and _root(call.func.value) in names:
+        inner |= {one.arg for one in named[0].args.args[:1]}
+    return bool(inner) and any(
+        isinstance(one, ast.Assign) and _replaces(source, one, inner) for one in ast.walk(named[0])
+    )
+
+
+def _root(node: ast.expr) -> str | None:
+    """The name that an attribute or an item is of in the end: `self` of `self.net[0]`."""
+    while isinstance(node, ast.Attribute | ast.Subscript):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else None
 
 
 def _below(source: Source, call: ast.Call, given: ast.expr) -> Iterator[Edits]:

@@ -12,11 +12,19 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from gradscope.repair.write.culprit import ATOMS, Culprit
-from gradscope.repair.write.uses import argument_of, calls_around, reads_of_argument, returned
+from gradscope.repair.write.uses import (
+    argument_of,
+    calls_around,
+    given_to,
+    reads_of_argument,
+    returned,
+)
 from gradscope.source import Source, binding, definition, holds
 from gradscope.source.arguments import Spelled, plainly, spelled
 from gradscope.source.meaning import is_size
 from gradscope.source.spans import alike, ancestors
+
+_FARTHEST = 4  # names that are given each other
 
 
 class Rebound(Exception):
@@ -203,24 +211,26 @@ class Reading:
         return f"torch.{name}({', '.join(filter(None, (operand, rest)))})"
 
     def log(self, node: ast.expr) -> str:
-        """The logarithm of an expression as it is, by the module `math` where that made it."""
+        """The logarithm of an expression as it is, by the module `math` of a Python number."""
         self.has_plain_log = True
-        if is_size(self.culprit.source, node):
-            log = self.culprit.names.spell("math.log")
-            text = self.text(node)
-            return f"{log}({text})" if log is not None else f"torch.tensor({text}).log()"
-        return self._of_math(node) or self.call("log", self.text(node))
+        if not self._is_number(node):
+            return self.call("log", self.text(node))
+        log, text = self.culprit.names.spell("math.log"), self.text(node)
+        return f"{log}({text})" if log is not None else f"torch.tensor({text}).log()"
 
-    def _of_math(self, node: ast.expr) -> str | None:
-        """Of a Python number; None for any other."""
-        made = [one for one in ast.walk(node) if isinstance(one, ast.Attribute)]
-        modules = {one.value for one in made}
-        names = (one for one in ast.walk(node) if isinstance(one, ast.Name))
-        dotted = (self.culprit.names.dotted(one) or "" for one in made)
-        is_number = all(name in modules for name in names) and all(
-            one.startswith("math.") for one in dotted
-        )
-        return f"{self.text(made[0].value)}.log({self.text(node)})" if made and is_number else None
+    def _is_number(self, node: ast.expr, depth: int = 0) -> bool:
+        """Whether an expression is a Python number, also through what its names, and attributes of
+        its object, are given."""
+        if is_size(self.culprit.source, node):
+            return True
+        if isinstance(node, ast.UnaryOp | ast.BinOp):
+            parts = (one for one in ast.iter_child_nodes(node) if isinstance(one, ast.expr))
+            return all(self._is_number(one, depth) for one in parts)
+        made = node.func if isinstance(node, ast.Call) else node
+        if (self.culprit.names.dotted(made) or "").startswith("math."):
+            return True
+        given = given_to(self.culprit.source, node) if depth < _FARTHEST else None
+        return given is not None and given is not node and self._is_number(given, depth + 1)
 
 
 def _target(source: Source, given: ast.expr) -> ast.expr | None:

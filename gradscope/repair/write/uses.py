@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from gradscope.repair.write.spelling import MOVES
@@ -304,11 +304,24 @@ def given_to(source: Source, name: ast.expr) -> ast.expr | None:
 
 def _makers(source: Source, name: str) -> dict[ast.Attribute, ast.expr]:
     """The attributes of this name that are given a value, with it."""
-    return {
-        made.targets[0]: made.value
+    pairs = (
+        pair
         for made in source.nodes.every(ast.Assign)
-        if isinstance(made.targets[0], ast.Attribute) and made.targets[0].attr == name
+        for pair in _assigned(made.targets[0], made.value)
+    )
+    return {
+        target: value
+        for target, value in pairs
+        if isinstance(target, ast.Attribute) and target.attr == name
     }
+
+
+def _assigned(target: ast.expr, value: ast.expr) -> Iterable[tuple[ast.expr, ast.expr]]:
+    """What is given what, one by one in `self.a, self.b = a, b`."""
+    if not isinstance(target, ast.Tuple):
+        return ((target, value),)
+    given = value.elts if isinstance(value, ast.Tuple) else []
+    return zip(target.elts, given, strict=True) if len(given) == len(target.elts) else ()
 
 
 def class_of(source: Source, node: ast.Attribute) -> ast.ClassDef | None:
@@ -369,7 +382,7 @@ def reads_of_argument(source: Source, call: ast.Call, value: ast.expr) -> list[a
     return [one for one in reads if argument_of(source, one) is value]
 
 
-def calls_around(source: Source, value: ast.expr) -> list[ast.Call]:
+def calls_around(source: Source, value: ast.AST) -> list[ast.Call]:
     """The calls of the function that a value stands in; none where the text does not tell them."""
     function = source.nodes.function(value)
     try:

@@ -67,7 +67,10 @@ class DegenerateDecomposition(Rule):
         op, (matrix, *_) = phrases.spelled(raised.call.op), raised.operands
         eps, added = finfo(matrix.dtype).eps, _added(raised, found)
         smallest, largest = text_of(found.smallest, 3), text_of(found.largest, 3)
-        is_rounding = found.smallest >= -math.sqrt(eps) * found.largest
+        is_small = found.smallest >= -math.sqrt(eps) * found.largest
+        # A noise that has come below 0 is the smallest eigenvalue, however small it is.
+        is_told = added is not None and (added.min or 0.0) >= 2 * found.smallest
+        is_rounding = is_small and not is_told
         values = "eigenvalue" if found.definite else "singular value"
         why = (
             f"The smallest {values} is {smallest}, the largest {largest}: in"
@@ -82,8 +85,8 @@ class DegenerateDecomposition(Rule):
             why += "Its rows have become so alike that rounding decides about the sign."
         else:
             why += (
-                "That is no rounding: the matrix is no covariance, and no small addition makes it"
-                " one."
+                "That is no rounding: the matrix is no covariance"
+                f"{'' if is_small else ', and no small addition makes it one'}."
             )
             if added is not None:
                 value = text_of(added.min or 0.0, 3)

@@ -209,7 +209,9 @@ def _idle(usage: Usage) -> Lost | None:
         return None
     if usage.rates.peak == 0 and usage.still:
         return Lost(Loss.NO_RATE, usage, idle, of)
-    return Lost(Loss.IDLE, usage, idle, of) if usage.schedule is not None else None
+    # The last value of a schedule is 0 by design; a mistake goes on beyond it.
+    is_past = usage.schedule is not None and idle * usage.schedule.moves > of
+    return Lost(Loss.IDLE, usage, idle, of) if is_past else None
 
 
 def _unmoved(usage: Usage) -> Lost | None:

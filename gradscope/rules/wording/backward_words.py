@@ -34,7 +34,7 @@ _WORDS = {
     "approximate": ("off by less than 1 %", "is off by less than 1 %"),
     "some": ("wrong {where}", "is right at some elements only{where_else}"),
     "identity": ("the forward passes its input on", ""),
-    "surrogate": ("the forward is locally constant", ""),
+    "surrogate": ("the forward does not change with it", ""),
     "bounded": ("kept within {told}", ""),
 }
 _UNKNOWN = ("disagrees with the forward", "is not the derivative of the forward")
@@ -48,9 +48,10 @@ _ON_PURPOSE = {
     ),
     "bounded": ("whose slope it bounds", "Its slope is right up to {told} and held there beyond."),
     "surrogate": (
-        "a straight-through or surrogate gradient",
-        "Nearly everywhere the forward has derivative 0; a gradient that is not 0 is what a"
-        " straight-through estimator is for.",
+        "whose derivative is 0 here",
+        "Nearly everywhere the forward has derivative 0. A gradient that is not 0 is what a"
+        " straight-through estimator is for, and an adjoint method, whose function reads its"
+        " parameters elsewhere.",
     ),
 }
 
