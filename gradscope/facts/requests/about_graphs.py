@@ -164,5 +164,9 @@ class DifferentiateBy(Allow):
     name: str
 
 
+class JoinViews(Allow):
+    """Put the views of a tensor together again where the tensor itself was read."""
+
+
 class AllowUnused(Allow):
     """Let a gradient be None where there is no dependence."""

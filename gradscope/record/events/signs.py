@@ -34,9 +34,7 @@ def _input(node: Any, context: RunContext, holds: Test) -> Any:
     above = [one for one, _ in node.next_functions if one is not None]
     name = node_name(node)
     if has(name, Trait.MULTIPLIES | Trait.DIVIDES) and hasattr(type(node), "_saved_other"):
-        factors = zip(
-            (saved(node, "self"), saved(node, "other")), node.next_functions, strict=True
-        )
+        factors = zip((saved(node, "self"), saved(node, "other")), node.next_functions, strict=True)
         may_be = [
             one
             for value, (one, _) in factors

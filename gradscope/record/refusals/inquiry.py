@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from gradscope.facts import Location, NoGradient, refusals
+from gradscope.facts import Call, Location, NoGradient, refusals
 from gradscope.record import graph
 from gradscope.record.context import RunContext
 from gradscope.record.definitions import (
@@ -262,7 +262,22 @@ class _Inquiry:
             instead = self._name(others[0], raised) if len(others) == 1 else ""
             cut = self._cut(raised.roots, raised)
             is_cut = cut["reason"] not in (NoGradient.FROZEN, NoGradient.LEAFLESS)
+            if not is_cut and (read := self._reader(one, raised)) is not None:
+                places = {(place.file, place.function) for place in raised.places}
+                frames = (at for at in read.frames if (at.file, at.function) in places)
+                location = next(frames, read.location)
+                return replace(found, instead=instead, read=read, location=location)
             return replace(found, instead=instead, **(cut if is_cut else {}))
+        return None
+
+    def _reader(self, tensor: torch.Tensor, raised: Raised) -> Call | None:
+        """The first op of the graph that has saved another tensor with the memory of this one."""
+        key = storage_key(tensor)
+        for node in sorted(raised.nodes, key=lambda one: one._sequence_nr()):
+            roles = (name for name in dir(type(node)) if name.startswith("_raw_saved_"))
+            kept = (graph.saved(node, role.removeprefix("_raw_saved_")) for role in roles)
+            if key is not None and key in (storage_key(one) for one in kept if one is not None):
+                return self._context.call(node)
         return None
 
     def _made_at(self, tensor: torch.Tensor, raised: Raised) -> Location | None:

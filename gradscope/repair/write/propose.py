@@ -9,6 +9,7 @@ from gradscope.facts import Fix, Phase
 from gradscope.facts import requests as ask
 from gradscope.repair.write import (
     backward,
+    columns,
     cycles,
     detached,
     empty,
@@ -82,6 +83,7 @@ BY_CLASS: Mapping[type[ask.Request], Callable[[Culprit], Ways]] = {
     ask.DropLastBatch: training.without_last,
     ask.FindUnused: graphs.finding_unused,
     ask.AllowUnused: graphs.allowing_unused,
+    ask.JoinViews: columns.joined,
 }
 BY_FIELDS: Mapping[type[ask.Request], Callable[[Culprit, Any], Ways]] = {
     ask.HarmlessOperand: _masked,

@@ -36,12 +36,14 @@ def requests(refusal: refusals.Refusal) -> Iterator[ask.Request]:
             yield ask.FindUnused()
         case refusals.NotScalar():
             yield ask.ReduceLoss()
-        case refusals.NotUsed(reason=reason, name=name, instead=instead):
+        case refusals.NotUsed(reason=reason, name=name, instead=instead, read=read):
+            if read is not None:
+                yield ask.JoinViews()
             if instead:
                 yield ask.DifferentiateBy(instead)
             if reason:
                 yield ask.Reattach(reason, name)
-            if reason is not NoGradient.LEAFLESS:
+            if reason is not NoGradient.LEAFLESS and read is None:
                 yield ask.AllowUnused()
 
 

@@ -181,6 +181,7 @@ _WORDS: Mapping[type[ask.Request], _Words] = {
     ask.ReduceLoss: _graph("differentiate one number: the mean"),
     ask.FindUnused: _graph("let it look for unused parameters: `find_unused_parameters=True`"),
     ask.DifferentiateBy: _graph("ask for the gradient of `{0.name}`"),
+    ask.JoinViews: _graph("compute with the views whose gradient is asked for"),
     ask.AllowUnused: _graph("let that gradient be None: `allow_unused=True`"),
     # The training
     ask.LowerRate: ("lower-lr", "lower the learning rate", ""),

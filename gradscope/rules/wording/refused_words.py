@@ -288,6 +288,9 @@ def _not_used(one: refusals.NotUsed) -> Words:
     )
     if one.reason:
         why, label = WORDS[one.reason][:2]
+    if one.read is not None:
+        why = f"It is a view. What reads the tensor that {name} is a part of does not read the view"
+        why, label = f"{why}, which is a tensor of its own to autograd.", "reads the whole of it"
     is_used = one.reason is NoGradient.LEAFLESS
     return Words(
         f"the gradient of {name} is asked for, and it does not require one"
@@ -297,7 +300,10 @@ def _not_used(one: refusals.NotUsed) -> Words:
         label,
         one.location,
         _op(one.call),
-        ((one.related, "runs without a graph"),),
+        (
+            (one.related, "runs without a graph"),
+            (one.raised_at if one.read is not None else None, "asks for the gradient"),
+        ),
         {"reason": one.reason or NoGradient.UNUSED, "name": one.name},
         ("0 ops between it and the result",) if not one.reason else (),
     )

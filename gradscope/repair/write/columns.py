@@ -1,0 +1,91 @@
+"""Views of a tensor that something else read whole: put together again where it was read."""
+
+import ast
+from collections.abc import Iterator
+from itertools import pairwise
+
+from gradscope.repair.write.culprit import Culprit, Ways
+from gradscope.source import Source
+from gradscope.source.arguments import called
+
+_TAKEN_APART = {"split": "cat", "chunk": "cat", "unbind": "stack"}
+Column = tuple[int, int | None, str]  # where a view starts and ends along the last dimension
+
+
+def joined(culprit: Culprit) -> Ways:
+    """`net(torch.cat([x, t], dim=-1))` for `net(points)`, of which `x` and `t` are the columns."""
+    source = culprit.source
+    for read in ast.walk(culprit.node) if culprit.node is not None else ():
+        if isinstance(read, ast.Name) and isinstance(read.ctx, ast.Load):
+            text = _of_parts(source, read) or _of_columns(source, read)
+            if text is not None:
+                yield (culprit.replace(read, f"{culprit.torch('torch.')}{text}"),)
+
+
+def _of_parts(source: Source, read: ast.Name) -> str | None:
+    """Of `x, t = points.split(1, dim=1)`."""
+    for target, value in _given_before(source, read):
+        name = called(value) if isinstance(value, ast.Call) else ""
+        is_apart = name in _TAKEN_APART and isinstance(target, ast.Tuple)
+        if is_apart and isinstance(value, ast.Call) and _of(value) == read.id:
+            dims = [one.value for one in value.keywords if one.arg == "dim"]
+            dims += value.args[0 if name == "unbind" else 1 :]
+            dim = source.of(dims[0]) if dims else "0"
+            parts = source.of(target).strip("()")
+            return f"{_TAKEN_APART[name]}([{parts}], dim={dim})"
+    return None
+
+
+def _of_columns(source: Source, read: ast.Name) -> str | None:
+    """Of `x = points[:, 0:1].requires_grad_()` and others; columns without a name stay as they are
+    before one view, and behind it."""
+    given = _given_before(source, read)
+    found = sorted(filter(None, (_column(target, value, read.id) for target, value in given)))
+    if not found or any(one[1] != other[0] for one, other in pairwise(found)):
+        return None
+    parts, first, past = [one[2] for one in found], found[0][0], found[-1][1]
+    if first:
+        parts.insert(0, f"{read.id}[..., :{first}]")
+    if past is not None and len(found) == 1:
+        parts.append(f"{read.id}[..., {past}:]")
+    return f"cat([{', '.join(parts)}], dim=-1)"
+
+
+def _column(target: ast.expr, value: ast.expr, of: str) -> Column | None:
+    """Of `points[:, 1:2]`; one that is taken by a number has a dimension less."""
+    while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
+        value = value.func.value
+    if not isinstance(value, ast.Subscript) or not isinstance(target, ast.Name):
+        return None
+    place = value.slice.elts if isinstance(value.slice, ast.Tuple) else []
+    if not place or not isinstance(value.value, ast.Name) or value.value.id != of:
+        return None
+    whole = all(isinstance(one, ast.Slice) and one.lower is one.upper is None for one in place[:-1])
+    is_rest = len(place) == 2 and isinstance(place[0], ast.Constant) and place[0].value is ...
+    match place[-1]:
+        case ast.Slice(lower=lower, upper=upper, step=None) if whole or is_rest:
+            ends = [getattr(one, "value", one) for one in (lower, upper)]
+            start, end = ends[0] or 0, ends[1]
+            if isinstance(start, int) and (end is None or isinstance(end, int)):
+                return start, end, target.id
+        case ast.Constant(value=int(at)) if whole or is_rest:
+            return at, at + 1, f"{target.id}.unsqueeze(-1)"
+    return None
+
+
+def _of(value: ast.Call) -> str | None:
+    """The name whose method is called, or that a function of torch is given first."""
+    receiver = value.func.value if isinstance(value.func, ast.Attribute) else None
+    held = [*value.args[:1], receiver]
+    return next((one.id for one in held if isinstance(one, ast.Name) and one.id != "torch"), None)
+
+
+def _given_before(source: Source, read: ast.Name) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """What the names of its function are given above it."""
+    for made in ast.walk(source.nodes.function(read)):
+        if isinstance(made, ast.Assign) and made.lineno < read.lineno:
+            value, target = made.value, made.targets[0]
+            if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
+                yield from zip(target.elts, value.elts, strict=False)
+            else:
+                yield target, value
