@@ -184,6 +184,8 @@ def kept_inside(
     """Where the op that gave a number outside may give others: a layer any, a rectifier 0, an
     exponential 0 by underflow. Else where the distribution, or the op, is given it."""
     op, is_head = call.op.strip("_"), call.op in _HEADS
+    if why.role == "probs":
+        yield ask.GiveLogits()
     if why.role == "target":
         yield Fix("data", "map the targets to numbers between 0 and 1", code="target / classes")
         return

@@ -107,6 +107,10 @@ class TakeLogits(Request):
     place: Location
 
 
+class GiveLogits(Request):
+    """Give a distribution the logits that its probabilities are made of."""
+
+
 class AddBehind(Request):
     """Add an epsilon to the result of a call that is greater than 0 in mathematics."""
 

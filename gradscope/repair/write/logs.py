@@ -14,7 +14,7 @@ from gradscope.repair.write.constants import far, settled, zeros
 from gradscope.repair.write.forms import fit, in_form
 from gradscope.repair.write.reading import Reading, Rebound, atom, negative, term
 from gradscope.repair.write.spelling import MOVES
-from gradscope.repair.write.uses import given_to
+from gradscope.repair.write.uses import given_to, returned
 from gradscope.source.arguments import Spelled, plainly, spelled
 
 NORMAL = ("torch.distributions.Normal", "torch.distributions.normal.Normal")
@@ -148,16 +148,21 @@ def scaling(read: Reading, node: ast.expr) -> str | None:
     return log_of(read, factors) if factors is not None else None
 
 
-def _cdf(read: Reading, found: Spelled) -> str | None:
-    """Of a normal distribution."""
+def _cdf(read: Reading, found: Spelled, *, above: bool = False) -> str | None:
+    """Of a normal distribution; `above`: of what lies above the number."""
     source, (normal, *given) = read.culprit.source, found.positional
     made = given_to(source, normal)
+    while isinstance(made, ast.Call) and (inner := returned(source, made)) is not None:
+        made = inner
     is_normal = isinstance(made, ast.Call) and read.culprit.names.dotted(made.func) in NORMAL
     if not isinstance(made, ast.Call) or not is_normal or len(given) != 1:
         return None
     x, name = read.text(given[0]), source.of(normal)
     is_standard = [read.number(one) for one in made.args] == [0, 1]
-    z = x if is_standard else f"({atom(x)} - {name}.loc) / {name}.scale"
+    first, second = (f"{name}.loc", atom(x)) if above else (atom(x), f"{name}.loc")
+    z = f"({first} - {second}) / {name}.scale"
+    if is_standard:
+        z = f"-{atom(x)}" if above else x
     return f"torch.special.log_ndtr({z})"
 
 
@@ -307,6 +312,8 @@ def _complement(read: Reading, node: ast.expr) -> str | None:
     """log(1 - node)."""
     if (again := fit(read, "1 - p", node)) is not None:
         return log_of(read, again["p"])
+    if (found := read.op(node, "cdf")) is not None:
+        return _cdf(read, found, above=True)
     return in_form(read, _COMPLEMENTS, node)
 
 
@@ -341,6 +348,7 @@ _COMPLEMENTS = {
     "sigmoid(z)": "torch.nn.functional.logsigmoid(-{z:atom})",
     "exp(z)": "log(-torch.expm1({z}))",
     "erf(z)": _UNDONE["erfc(z)"],
+    "ndtr(z)": "torch.special.log_ndtr(-{z:atom})",
     "1 / (1 + exp(z))": "torch.nn.functional.logsigmoid({z})",
     # What is left is 1 / cosh(z) ** 2.
     "tanh(z) ** 2": f"{math.log(4)!r} - 2 * torch.logaddexp({{z}}, -{{z:atom}})",

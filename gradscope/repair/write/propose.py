@@ -12,6 +12,7 @@ from gradscope.repair.write import (
     columns,
     cycles,
     detached,
+    distributions,
     empty,
     ends,
     graphs,
@@ -84,6 +85,7 @@ BY_CLASS: Mapping[type[ask.Request], Callable[[Culprit], Ways]] = {
     ask.FindUnused: graphs.finding_unused,
     ask.AllowUnused: graphs.allowing_unused,
     ask.JoinViews: columns.joined,
+    ask.GiveLogits: distributions.by_logits,
 }
 BY_FIELDS: Mapping[type[ask.Request], Callable[[Culprit, Any], Ways]] = {
     ask.HarmlessOperand: _masked,

@@ -214,7 +214,7 @@ class DeadGradient(Rule):
             symptoms=tuple(
                 Symptom(Trouble.ZERO, Subject.GRADIENT, last.index, name) for name in names
             ),
-            fixes=(instead, ask.LowerRate()),
+            fixes=(ask.GiveLogits(),) if _is_torchs_own(where) else (instead, ask.LowerRate()),
         )
 
 
@@ -297,9 +297,24 @@ def _end_of_learning(trace: Trace, magnitudes: Magnitudes) -> Absence | None:
         return None  # a loss of 0 has no slope: training is done
     if not all(any(one.known[:-LASTING]) and not any(one.known[-LASTING:]) for one in trained):
         return None
-    # What a model that has come to rest is flat in. A clamp or a choice is often meant to be.
-    kinds = Trait.RECTIFIES | Trait.SATURATES
-    return next((one for one in magnitudes.died if has(one.node or "", kinds)), None)
+    # What a model that has come to rest is flat in. A clamp or a choice is often meant to be, but
+    # not that of torch's own distributions, where the model is worse than it was at first.
+    kinds, first = Trait.RECTIFIES | Trait.SATURATES, trace.steps[0].loss
+    is_worse = first is not None and loss > first
+    return next(
+        (
+            one
+            for one in magnitudes.died
+            if has(one.node or "", kinds) or (is_worse and _is_torchs_own(one))
+        ),
+        None,
+    )
+
+
+def _is_torchs_own(absence: Absence) -> bool:
+    """Whether the gradient ends in a clamp that a library has written."""
+    is_inside = absence.call is not None and absence.call.inner is not None
+    return is_inside and has(absence.node or "", Trait.CLAMPS)
 
 
 def _trained(magnitudes: Magnitudes) -> list[Leaf]:

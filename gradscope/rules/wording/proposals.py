@@ -27,6 +27,7 @@ HARMLESS = "give `{op}` a harmless operand where its result is thrown away"
 INSIDE = "keep {what} inside the domain of `{op}`"
 IN_LOGARITHMS = "compute `{text}` as its logarithm from the start"
 IN_RANGE = "bound {what} so that `{op}` stays in range"
+BY_LOGITS = "give `{kind}` the logits that its probabilities are made of"
 FINITE = "mask with a large finite number"
 LEFT_OUT = "let the masked elements count as 0 in the `{op}`"
 LIMIT = "take the quotient right beside `{name}` = 0, where it has a limit"
@@ -148,6 +149,11 @@ _WORDS: Mapping[type[ask.Request], _Words] = {
         "stable-op",
         "compute the loss of logits, which these are",
         "torch.nn.functional.binary_cross_entropy_with_logits(logits, target)",
+    ),
+    ask.GiveLogits: (
+        "stable-op",
+        "give the distribution logits, whose slope does not end",
+        "Categorical(logits=z)  # for Categorical(probs=z.softmax(-1))",
     ),
     ask.IgnoreTarget: (
         "data",

@@ -1,0 +1,91 @@
+"""Distributions given the logits that their probabilities are made of."""
+
+import ast
+import inspect
+from collections.abc import Iterator
+
+import torch
+from torch.distributions import Distribution, constraints
+
+from gradscope.repair.write.composites import logits
+from gradscope.repair.write.culprit import Candidate, Culprit
+from gradscope.repair.write.forms import fit
+from gradscope.repair.write.left_over import left_over
+from gradscope.repair.write.logs import log_of
+from gradscope.repair.write.reading import Reading, term
+from gradscope.rules.wording import proposals
+
+_MODULE = "torch.distributions."
+
+
+def by_logits(culprit: Culprit) -> Iterator[Candidate]:
+    """`Categorical(logits=z)` for `Categorical(softmax(z))`, wherever the file makes one."""
+    for call in culprit.source.nodes.every(ast.Call):
+        dotted = culprit.names.dotted(call.func) or ""
+        kind = getattr(torch.distributions, dotted.rpartition(".")[2], None)
+        if not dotted.startswith(_MODULE) or not isinstance(kind, type):
+            continue
+        given = _probabilities(kind, call)
+        one = _given_logits(culprit, kind, *given) if given is not None else None
+        if one is not None:
+            yield one
+
+
+def _probabilities(kind: type, call: ast.Call) -> tuple[ast.expr, ast.keyword | None] | None:
+    """What a distribution is given as `probs`, and the keyword; None where it takes none, or no
+    logits."""
+    named = next((one for one in call.keywords if one.arg == "probs"), None)
+    parameters = list(inspect.signature(kind).parameters)
+    if not issubclass(kind, Distribution) or not {"probs", "logits"} <= {*parameters}:
+        return None
+    if named is not None:
+        return named.value, named
+    at = parameters.index("probs")
+    # Behind a keyword no argument can stand by its place.
+    is_last = len(call.args) == at + 1 and not any(isinstance(a, ast.Starred) for a in call.args)
+    return (call.args[at], None) if is_last else None
+
+
+def _given_logits(
+    culprit: Culprit, kind: type[Distribution], given: ast.expr, named: ast.keyword | None
+) -> Candidate | None:
+    is_rows = kind.arg_constraints.get("probs") is constraints.simplex  # type: ignore[attr-defined]
+    for in_place in (False, True):
+        read = Reading(culprit, given, in_place)
+        text = read.form(_scores if is_rows else _logits, given)
+        if text is None or "\n" in text or read.misread():
+            continue
+        text = culprit.torch(text)
+        others = [culprit.replace(one, culprit.torch(t)) for one, t in read.rewritten.items()]
+        edits = [*others, *left_over(culprit, given, text)]
+        start, past = culprit.source.extent(given)
+        if named is not None:
+            start = culprit.source.offset(named.lineno, named.col_offset)
+        edits.append(culprit.source.edit(start, past, f"logits={text}"))
+        return Candidate(proposals.BY_LOGITS.format(kind=kind.__name__), tuple(edits))
+    return None
+
+
+def _scores(read: Reading, node: ast.expr) -> str | None:
+    """z of `softmax(z)` over the last dimension, or over the second one of two."""
+    if (text := read.rewrite(node, lambda given: _scores(read, given))) is not None:
+        return text
+    found = read.op(node, "softmax")
+    return read.text(found.positional[0]) if found and read.dim(found) in ("-1", "1") else None
+
+
+def _logits(read: Reading, node: ast.expr) -> str | None:
+    """z of a sigmoid, and log(a) - log(b) of a / (a + b), which rounds to 1."""
+    if (text := read.rewrite(node, lambda given: _logits(read, given))) is not None:
+        return text
+    if (operand := read.argument(node, "sigmoid")) is not None:
+        return read.text(operand)
+    parts = fit(read, "a / (b + c)", node)
+    if parts is None:
+        return logits(read, node)
+    above = parts["a"]
+    others = [one for one in (parts["b"], parts["c"]) if not read.same(above, one)]
+    if len(others) != 1:
+        return None
+    first, second = (log_of(read, one) or read.log(one) for one in (above, others[0]))
+    return f"{first} - {term(second)}"
