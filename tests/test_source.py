@@ -22,6 +22,7 @@ from gradscope.source import (
     shown,
 )
 from gradscope.source.text import characters
+from gradscope.source.tree import Tree
 
 
 def location(source: Source, text: str, nth: int = 0) -> Location:
@@ -256,3 +257,23 @@ def test_a_place_that_many_findings_share_is_looked_at_once(tmp_path, monkeypatc
     pointed([replace(one, location=place)] * 9)
 
     assert looked == [place]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a = [x for x in [y for y in z]]",
+        "o = (cat(q) for q in zip(*[buffer[i] for i in n]))",
+        "f = lambda q=[i for i in r]: q",
+        "def g(a: [u for u in v], *b: {w for w in t}, c=[k for k in d], **e): pass",
+        "class C(*[b for b in c]): pass",
+        "@d([e for e in f])\ndef h() -> [i for i in j]: pass",
+        "x = [(lambda y=[k for k in l]: y) for m in n]",
+    ],
+)
+def test_every_node_knows_its_parent(text):
+    nodes = Tree(text)
+    for node in ast.walk(nodes.module):
+        for part in ast.iter_child_nodes(node):
+            if isinstance(part, ast.expr | ast.stmt | ast.arg | ast.comprehension):
+                assert nodes.parents[part] is node

@@ -129,6 +129,7 @@ class Tree:
                 opening.add(node)
                 self._note(node, scope)
                 waiting.append((node, scope))
+                self._link(node)
                 parts = []
                 for parent, part in outside(node):
                     self.parents[part] = parent
@@ -140,10 +141,18 @@ class Tree:
                     scope = module if node is self.module else scope.within(node)
                 else:
                     self._note(node, scope)
-                parts = [one for one in ast.iter_child_nodes(node) if not isinstance(one, _SHARED)]
-                for part in parts:
-                    self.parents.setdefault(part, node)
+                parts = self._link(node)
             waiting += ((part, scope) for part in reversed(parts))
+
+    def _link(self, node: ast.AST) -> list[ast.AST]:
+        """The parts of a node, with it as their parent; those of a function's arguments too, in
+        which more may stand that is run outside of it."""
+        parts = [one for one in ast.iter_child_nodes(node) if not isinstance(one, _SHARED)]
+        for part in parts:
+            self.parents.setdefault(part, node)
+            if isinstance(part, ast.arguments):
+                self._link(part)
+        return parts
 
     def _note(self, node: ast.AST, scope: Scope) -> None:
         self._scopes[node] = scope
