@@ -396,3 +396,11 @@ def test_a_leap_is_seen_though_a_leaf_before_it_was_given_up():
             (leaf.square().sum() * (1e6 if number == 41 else 1.0)).backward()
 
     assert facts(observation).surged == 44
+
+
+def test_what_is_bad_at_every_step_and_does_no_harm_is_not_looked_at_for_ever(traced):
+    infinite = "    with torch.no_grad():\n        (x.abs() * 0.0).log()\n"
+    report = traced(START.format(steps=40) + infinite + LOSS + UPDATE)
+
+    assert report.verdict == "healthy"
+    assert len(in_full(report.trace)) < 20

@@ -18,6 +18,7 @@ from gradscope.record.passes import BackwardPass
 from gradscope.record.schedule import between_looks
 from gradscope.record.sizes.gradients import Sizes
 
+_HARMLESS = 3  # steps with something bad in them that led to nothing
 _LONGEST = 8  # passes of one update in full: of many, as LBFGS asks for, the later ones are alike
 
 
@@ -38,6 +39,7 @@ class Watching:
         self._clean: dict[object, int] = {}
         self._unexamined: Unexamined | None = None
         self._had_optimizer: bool | None = None
+        self._bad_in_a_row = 0  # steps in full
         self._updated = 0  # the step that began with the last update
         self._updated_within = False  # a hook of the program's has updated in this backward pass
         self.reached: list[torch.Tensor] = []  # leaves of the last graph
@@ -65,7 +67,11 @@ class Watching:
         seen with the step before; where the loss it then has is bad, so is the rest of that step.
         Without an optimizer an update by hand may follow a backward."""
         is_bad = loss is not None and loss - loss != 0.0
-        if not self.depth.is_full or self.context.bad_in_step or is_bad:
+        if not self.depth.is_full or is_bad:
+            return
+        # What was bad in several steps, and did nothing to the loss, will do so again.
+        self._bad_in_a_row = self._bad_in_a_row + 1 if self.context.bad_in_step else 0
+        if 0 < self._bad_in_a_row <= _HARMLESS:
             return
         is_one_of_many = self.context.step - self._updated >= _LONGEST
         updates = self.context.updates

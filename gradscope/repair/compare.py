@@ -93,7 +93,7 @@ def compare(finding: Finding, before: Seen, after: Seen, *, same: bool, kind: st
     there = _on_another_rank(after.trace, step)
     if there is not None:
         return _refuted(there)
-    failed = _failure(before.trace, after.trace, step)
+    failed = _failure(finding, before.trace, after.trace, step)
     if failed is not None:
         is_next = after.trace.refusal or _raises_elsewhere(before.trace, after.trace)
         return replace(failed, remains=_refusal(after)) if is_next else failed
@@ -186,7 +186,7 @@ def _effects(
     )
 
 
-def _failure(before: Trace, after: Trace, step: int) -> Outcome | None:
+def _failure(finding: Finding, before: Trace, after: Trace, step: int) -> Outcome | None:
     """The second run did not get as far as the first."""
     ending = after.ending
     if ending.kind == "interrupted":
@@ -195,7 +195,9 @@ def _failure(before: Trace, after: Trace, step: int) -> Outcome | None:
         return None
     if ending.gave_up:
         is_alike = before.ending.kind == ending.kind and before.ending.detail == ending.detail
-        if is_alike and not any(one.subject is Subject.VALUE for one in before.symptoms):
+        is_of_it = before.raised is not None and before.raised.call.location == finding.location
+        of_values = any(one.subject is Subject.VALUE for one in before.symptoms)
+        if is_alike and not (is_of_it or of_values):
             return None  # it is about something else
         if ending.kind == "died" and ending.code in _FROM_OUTSIDE:
             return Outcome(NotTried(Reason.KILLED, ending.detail))

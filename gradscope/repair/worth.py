@@ -36,6 +36,7 @@ NORM = 1e3  # times the norms beside it: those of batches differ by a hundred at
 # Times the other elements of one gradient. A root kept at 1e-12, as torch keeps norms, passes 1e6
 # of what comes in, a division by 1e-8 passes 1e8.
 ELEMENTS = 1e7
+LEAF = 1e5  # times those of the other gradients, of one that was bad throughout
 MINIMUM = 1e-2  # of a loss that has no slope left: acos kept at 1 - 1e-6 is 1e-3
 
 TOO_LARGE = CONSEQUENCES["exploding-gradient"]
@@ -143,7 +144,8 @@ def _shortfall(
 ) -> verdicts.Shortfall | None:
     # Where the loss was finite, the slope of what a mask keeps out of it, or of a norm at 0, is 0.
     # A bound at a pole is far from what it stands for: a 0 behind it says nothing of a minimum.
-    is_bound = kind in BOUNDS and not at_pole
+    # Nor is a loss of 0 behind what had raised.
+    is_bound = kind in BOUNDS and not at_pole and before.raised is None
     at_minimum = is_bound and abs(loss_of(after, step) or 0.0) <= MINIMUM
     is_right = has_finite_loss(before, step) or at_minimum
     if kind in HOLD_OFF and not is_right and learns(before) and not learns(after):
@@ -315,6 +317,8 @@ def _size(before: Trace, after: Trace, step: int) -> verdicts.Shortfall | None:
         others = _largest(first.sample)
         if others and healed > max(ELEMENTS * others, NORM * usual):
             return verdicts.HugeElements(first.name, healed / others)
+        if usual and first.bad == first.numel and healed > LEAF * usual:
+            return verdicts.HugeElements(first.name, healed / usual)
     loss, earlier = loss_of(after, step), _losses(before, step + 1)
     # Those right before an overflow have grown already: half of them are as they should be.
     most = median_low(earlier) if earlier else None

@@ -8,6 +8,7 @@ from gradscope.facts import requests as ask
 from gradscope.ops import Edge
 from gradscope.ops.dtypes import Margin, eps_for
 from gradscope.ops.edges import Nature
+from gradscope.ops.patterns import EPSILON
 from gradscope.repair.write import limits
 from gradscope.repair.write.culprit import Candidate, Culprit
 from gradscope.repair.write.spelling import can_repeat, filled, is_count, on_edges, operand_of
@@ -15,7 +16,7 @@ from gradscope.repair.write.statements import for_all_readers
 from gradscope.repair.write.uses import Uses
 from gradscope.rules.reading import evidence
 from gradscope.rules.wording import phrases, proposals
-from gradscope.source import binding, counts
+from gradscope.source import binding, counts, literals
 from gradscope.source.arguments import called, canonical, spelled
 
 DECOMPOSITIONS = frozenset(("svd", "eigh", "eig", "eigvals"))
@@ -44,9 +45,25 @@ def guarded(culprit: Culprit) -> Iterator[Candidate]:
                     ", well below its end" if number else ""
                 )
                 yield culprit.written(title, node, text, kind)
+    yield from _moved_inside(culprit)
     yield from _apart(culprit)
     yield from _added(culprit)
     yield from _upstream(culprit)
+
+
+def _moved_inside(culprit: Culprit) -> Iterator[Candidate]:
+    """`(v + eps).sqrt()` for `v.sqrt() + eps`, which comes too late for the root's own slope."""
+    source, root = culprit.source, culprit.node
+    found, whole = spelled(source, root), source.parents.get(root) if root is not None else None
+    if not isinstance(root, ast.expr) or found.name != "sqrt" or not isinstance(whole, ast.BinOp):
+        return
+    under, eps = found.first, whole.right if whole.left is root else whole.left
+    written = literals.number(source, eps)
+    value = written.value if written is not None else None
+    is_small = isinstance(value, int | float) and 0 < value <= EPSILON
+    if under is not None and isinstance(whole.op, ast.Add) and is_small:
+        text = source.written(root, {under: f"({culprit.text(under)} + {source.of(eps)})"})
+        yield culprit.written("add the epsilon under the root", whole, text, "epsilon")
 
 
 def divided_by_one(culprit: Culprit, request: ask.DivideByOne) -> Iterator[Candidate]:

@@ -52,7 +52,8 @@ def keeping(culprit: Culprit, request: ask.KeepNorm) -> Iterator[Candidate]:
 
 
 def away_from_zero(culprit: Culprit) -> Iterator[Candidate]:
-    """Every weight that the file fills with 0, in the size that keeps the norm."""
+    """The weights that the file fills with 0, in the size that keeps the norm: of two the first
+    alone, so that their product stays 0 at the start, as of an adapter; else all of them."""
     template, title = _RELU
     filled = (_filled_with_zeros(culprit, one) for one in culprit.source.nodes.every(ast.Call))
     found = [
@@ -61,6 +62,8 @@ def away_from_zero(culprit: Culprit) -> Iterator[Candidate]:
     ]
     edits = tuple(filter(None, found))
     if edits and len(edits) == len(found):
+        if len(edits) == 2:
+            yield Candidate(title, edits[:1])
         yield Candidate(title, edits)
 
 

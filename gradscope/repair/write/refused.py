@@ -158,7 +158,9 @@ def copied(culprit: Culprit, request: ask.CopyWhenSaved) -> Ways:
         yield [source.replaced(node, f"{culprit.text(node)}.clone()")]
         return
     later = holder_of(written(source, node_at(source, request.write)))
-    names = {request.name, source.of(later) if later is not None else ""}
+    # In a method the model's own parameter; and a module that is called is no tensor.
+    names = {request.name, f"self.{request.name.partition('.')[2]}"}
+    names |= {source.of(later)} - {"self"} if later is not None else set()
     given = operands(source, node, request.call.op).get(request.role)
     parts = [one for one in ast.walk(node) if isinstance(one, ast.expr) and _is_read(one)]
     for one in (given, *(part for part in parts if _is_of(source, part, names))):

@@ -1,6 +1,16 @@
 """Which of the gradients that are missing, or exactly 0, are a fault of the program."""
 
-from gradscope.facts import Absence, Event, Kind, Limits, Magnitudes, NoGradient, Phase, Trace
+from gradscope.facts import (
+    Absence,
+    Event,
+    Kind,
+    Leaf,
+    Limits,
+    Magnitudes,
+    NoGradient,
+    Phase,
+    Trace,
+)
 from gradscope.ops.dtypes import finfo
 from gradscope.ops.traits import Trait, has
 from gradscope.rules.reading import evidence
@@ -52,10 +62,17 @@ def _is_zero_for_good(absence: Absence, magnitudes: Magnitudes, limits: Limits) 
     may_move = reason in (*NOT_CHOSEN, NoGradient.ZERO_WEIGHT, NoGradient.LEFT_OUT)
     if may_move and len(leaf.known) < limits.zero_passes:
         return False
-    beside = any(any(one.known) for one in magnitudes.leaves if one.owner == leaf.owner)
+    beside = any(_learns_beside(one, leaf) for one in magnitudes.leaves)
     if leaf.owner and reason is not NoGradient.ZERO_OP and beside:
         return False  # a bias before a normalisation, a scale that another one absorbs
     return absence.trained or leaf.held_as == "leaf" or reason not in NOT_CHOSEN
+
+
+def _learns_beside(other: Leaf, leaf: Leaf) -> bool:
+    """Whether another leaf of the module gets a gradient in a pass that gives this one zeros. What
+    was in its place before, as a layer that was replaced, says nothing."""
+    both = zip(other.norms, leaf.norms, strict=False)
+    return other.owner == leaf.owner and any(one and own is not None for one, own in both)
 
 
 def overflow_behind(trace: Trace) -> tuple[Event | None, tuple[Absence, ...]]:
