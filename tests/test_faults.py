@@ -158,6 +158,7 @@ def test_a_patch_that_cannot_be_written_is_printed(tmp_path, monkeypatch, capsys
 def test_a_run_needs_no_room_on_any_disk(command, code, tmp_path):
     no_file_grows = (
         "import resource, runpy, sys\n"
+        "sys.dont_write_bytecode = True\n"  # it would be cut off, and read as it is later
         "resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))\n"
         "runpy.run_module('gradscope', run_name='__main__')\n"
     )

@@ -25,6 +25,8 @@ from gradscope.record.sites import (
     user_frames,
 )
 
+_FEW = 4  # ops from a parameter to what is kept of it in its place
+
 Path = tuple[tuple[str, torch.nn.Module], ...]
 
 
@@ -288,8 +290,10 @@ def _in_plain_attributes(module: torch.nn.Module) -> Iterator[tuple[str, str, to
     """The leaves that a module keeps where `parameters()` does not look, in lists, in dicts and
     as tensors that are no parameters: attribute, the expression that reaches it, leaf."""
     for attribute, held in vars(module).items():
-        if type(held) is torch.Tensor and held.requires_grad and held.is_leaf:
-            yield attribute, attribute, held
+        if type(held) is torch.Tensor and held.requires_grad:
+            leaf = held if held.is_leaf else _made_of(held)
+            if leaf is not None:
+                yield attribute, attribute, leaf
         if attribute.startswith("_") or not isinstance(held, list | tuple | dict):
             continue
         for part, one in parts_of(attribute, held):
@@ -298,6 +302,18 @@ def _in_plain_attributes(module: torch.nn.Module) -> Iterator[tuple[str, str, to
             elif isinstance(one, torch.nn.Module):
                 for name, parameter in one.named_parameters():
                     yield attribute, f"{part}.{name}", parameter
+
+
+def _made_of(tensor: torch.Tensor) -> torch.Tensor | None:
+    """The parameter that a tensor alone was made of, by a few ops: of `Parameter(x).float()`."""
+    node = tensor.grad_fn
+    for _ in range(_FEW):
+        above = [one for one, _ in node.next_functions if one is not None] if node else []
+        if len(above) != 1:
+            break
+        (node,) = above
+    leaf = getattr(node, "variable", None)
+    return leaf if isinstance(leaf, torch.nn.Parameter) else None
 
 
 def _dotted(*parts: str) -> str:

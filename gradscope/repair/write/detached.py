@@ -8,7 +8,8 @@ from gradscope.facts import requests as ask
 from gradscope.repair.write.arrays import in_torch, kept
 from gradscope.repair.write.culprit import Candidate, Culprit
 from gradscope.repair.write.cycles import loops_around
-from gradscope.repair.write.initial import away_from_zero
+from gradscope.repair.write.graphs import whole_parameter
+from gradscope.repair.write.initial import PARAMETERS, away_from_zero
 from gradscope.repair.write.once import computed_once
 from gradscope.repair.write.parameters import made_later
 from gradscope.repair.write.smooth import smoothed
@@ -21,7 +22,6 @@ from gradscope.source.literals import number
 from gradscope.source.spans import ancestors, statement_at
 from gradscope.source.tree import covers
 
-PARAMETERS = frozenset({"torch.nn.Parameter", "torch.nn.parameter.Parameter"})
 GUARDS = frozenset({"torch.no_grad", "torch.inference_mode", "torch.set_grad_enabled"})
 FACTORIES = frozenset(
     f"torch.{name}" for name in "tensor zeros ones full rand randn linspace arange eye".split()
@@ -273,6 +273,10 @@ def _registered(culprit: Culprit) -> Iterator[Candidate]:
     if location is None or not here:
         return
     assignment = min(here, key=lambda one: abs(one.col_offset - location.col))
+    whole = list(whole_parameter(culprit, assignment))
+    yield from whole
+    if whole:
+        return
     kinds: tuple[str, ...] = ("Parameter", "ModuleList", "ParameterList")
     if isinstance(assignment.value, ast.Dict | ast.DictComp):
         kinds = ("ModuleDict", "ParameterDict")

@@ -3,7 +3,7 @@
 import ast
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import product
+from itertools import chain, product
 
 from gradscope.facts import Call, Location
 from gradscope.facts import requests as ask
@@ -12,6 +12,7 @@ from gradscope.repair.write.cycles import loops_around, moved
 from gradscope.repair.write.initial import PARAMETERS
 from gradscope.repair.write.splice import after, before, commented, keyword, whole_lines
 from gradscope.repair.write.statements import beside, block_of, dropped, is_on, lines_of, node_at
+from gradscope.repair.write.uses import class_of
 from gradscope.rules.wording import proposals
 from gradscope.source import Source
 from gradscope.source.arguments import called
@@ -101,10 +102,12 @@ def each_turn(culprit: Culprit, request: ask.ComputeAnew) -> Ways:
     that."""
     source, backward = culprit.source, statement_at(culprit.source, request.backward)
     made = [statement_at(source, one.location) for one in request.calls]
-    parameters = [way for one in made if one is not None for way in _whole_parameter(culprit, one)]
+    parameters = [way for one in made if one is not None for way in whole_parameter(culprit, one)]
     yield from parameters
     if backward is None or parameters:  # a new one in each turn would learn nothing
         return
+    frames = dict.fromkeys(frame for one in request.calls for frame in one.frames)
+    yield from chain.from_iterable(_where_read(culprit, statement_at(source, f)) for f in frames)
     function = source.nodes.function(backward)
     turns: list[ast.For | ast.While | ast.FunctionDef] = [*loops_around(source, backward)]
     turns += [function] if isinstance(function, ast.FunctionDef) else []
@@ -126,7 +129,28 @@ def each_turn(culprit: Culprit, request: ask.ComputeAnew) -> Ways:
         yield _unconditional(culprit, place)
 
 
-def _whole_parameter(culprit: Culprit, made: ast.stmt) -> Iterator[Candidate]:
+def _where_read(culprit: Culprit, made: ast.stmt | None) -> Iterator[Candidate]:
+    """`self.adjacency()` for each `self.adj` in the other methods, where `__init__` has computed it
+    from what is the module's own."""
+    source, targets = culprit.source, made.targets if isinstance(made, ast.Assign) else []
+    kept = targets[0] if len(targets) == 1 else None
+    function = source.nodes.function(made) if made is not None else None
+    is_first = isinstance(function, ast.FunctionDef) and function.name == "__init__"
+    if not is_first or not isinstance(made, ast.Assign) or not isinstance(kept, ast.Attribute):
+        return
+    names = [one for one in ast.walk(made.value) if isinstance(one, ast.Name) and one.id != "self"]
+    if any(source.nodes.scope(one).owner(one.id).node is function for one in names):
+        return
+    owner = class_of(source, kept)
+    every = [one for one in source.nodes.every(ast.Attribute) if one.attr == kept.attr]
+    reads = [one for one in every if one is not kept and class_of(source, one) is owner]
+    if owner is not None and reads and len(reads) + 1 == len(every):
+        edits = (culprit.replace(one, source.of(made.value)) for one in reads)
+        title = f"compute `{source.of(kept)}` wherever it is read"
+        yield Candidate(title, (dropped(source, made), *edits))
+
+
+def whole_parameter(culprit: Culprit, made: ast.stmt) -> Iterator[Candidate]:
     """`Parameter(x * std)` for `Parameter(x) * std`, which is no leaf and computed once."""
     value = made.value if isinstance(made, ast.Assign | ast.AnnAssign) else None
     inside = [
