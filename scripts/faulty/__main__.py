@@ -59,7 +59,8 @@ torch.where(x > 0, x.sqrt(), x).sum().backward()
 # Every file takes so many bytes and no more: a disk that is full, at every write of ours. What
 # Python compiles would be cut off by that as well, and be read as it is by the next run.
 FULL = (
-    "import resource, signal, sys; sys.dont_write_bytecode = True; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); "
+    "import resource, signal, sys; sys.dont_write_bytecode = True; "
+    "signal.signal(signal.SIGXFSZ, signal.SIG_IGN); "
     "resource.setrlimit(resource.RLIMIT_FSIZE, ({0}, {0}))"
 )
 STEP = "\nimport torch\nkept = torch.ones(2, requires_grad=True)\nkept.sum().backward()\n"
