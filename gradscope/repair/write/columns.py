@@ -29,7 +29,8 @@ def _of_parts(source: Source, read: ast.Name) -> str | None:
         is_apart = name in _TAKEN_APART and isinstance(target, ast.Tuple)
         if is_apart and isinstance(value, ast.Call) and _of(value) == read.id:
             dims = [one.value for one in value.keywords if one.arg == "dim"]
-            dims += value.args[0 if name == "unbind" else 1 :]
+            given = [one for one in value.args if source.of(one) != read.id]
+            dims += given[0 if name == "unbind" else 1 :]
             dim = source.of(dims[0]) if dims else "0"
             parts = source.of(target).strip("()")
             return f"{_TAKEN_APART[name]}([{parts}], dim={dim})"

@@ -1,11 +1,11 @@
 """Distributions given the logits that their probabilities are made of."""
 
+from __future__ import annotations
+
 import ast
 import inspect
 from collections.abc import Iterator
-
-import torch
-from torch.distributions import Distribution, constraints
+from typing import Any
 
 from gradscope.repair.write.composites import logits
 from gradscope.repair.write.culprit import Candidate, Culprit
@@ -20,10 +20,13 @@ _MODULE = "torch.distributions."
 
 def by_logits(culprit: Culprit) -> Iterator[Candidate]:
     """`Categorical(logits=z)` for `Categorical(softmax(z))`, wherever the file makes one."""
+    from torch import distributions  # a saved trace is read without torch
+
     for call in culprit.source.nodes.every(ast.Call):
         dotted = culprit.names.dotted(call.func) or ""
-        kind = getattr(torch.distributions, dotted.rpartition(".")[2], None)
-        if not dotted.startswith(_MODULE) or not isinstance(kind, type):
+        kind = getattr(distributions, dotted.rpartition(".")[2], None)
+        is_kind = isinstance(kind, type) and issubclass(kind, distributions.Distribution)
+        if not dotted.startswith(_MODULE) or not is_kind:
             continue
         given = _probabilities(kind, call)
         one = _given_logits(culprit, kind, *given) if given is not None else None
@@ -31,12 +34,12 @@ def by_logits(culprit: Culprit) -> Iterator[Candidate]:
             yield one
 
 
-def _probabilities(kind: type, call: ast.Call) -> tuple[ast.expr, ast.keyword | None] | None:
+def _probabilities(kind: Any, call: ast.Call) -> tuple[ast.expr, ast.keyword | None] | None:
     """What a distribution is given as `probs`, and the keyword; None where it takes none, or no
     logits."""
     named = next((one for one in call.keywords if one.arg == "probs"), None)
     parameters = list(inspect.signature(kind).parameters)
-    if not issubclass(kind, Distribution) or not {"probs", "logits"} <= {*parameters}:
+    if not {"probs", "logits"} <= {*parameters}:
         return None
     if named is not None:
         return named.value, named
@@ -47,9 +50,11 @@ def _probabilities(kind: type, call: ast.Call) -> tuple[ast.expr, ast.keyword | 
 
 
 def _given_logits(
-    culprit: Culprit, kind: type[Distribution], given: ast.expr, named: ast.keyword | None
+    culprit: Culprit, kind: Any, given: ast.expr, named: ast.keyword | None
 ) -> Candidate | None:
-    is_rows = kind.arg_constraints.get("probs") is constraints.simplex  # type: ignore[attr-defined]
+    from torch.distributions import constraints
+
+    is_rows = kind.arg_constraints.get("probs") is constraints.simplex
     for in_place in (False, True):
         read = Reading(culprit, given, in_place)
         text = read.form(_scores if is_rows else _logits, given)

@@ -115,7 +115,8 @@ def _both_infinite(culprit: Culprit) -> Iterator[Candidate]:
     infinite = all(value is not None and math.isinf(value) for value in values)
     node = culprit.node
     if infinite and isinstance(node, ast.Call):
-        if edits := tuple(_finite(culprit, _made_of(culprit.source, node))):
+        edits = tuple(_finite(culprit, _made_of(culprit.source, node)))
+        if len(edits) > 1:  # one constant alone met itself, in a row that it fills
             yield Candidate(proposals.FINITE, edits)
     if not infinite or not isinstance(node, ast.BinOp):
         return
