@@ -14,6 +14,7 @@ import torch
 from gradscope.ops.traits import Trait, has
 
 _DEEP = 2_000  # nodes that may be freed by recursion: a stack of a MiB has room for 4,000
+_RAW = "_raw_saved_"  # before the name of what a node saves
 
 Nodes = dict[Any, list[Any]]  # with the nodes above each
 
@@ -98,7 +99,7 @@ def leaf_ids(above: dict[Any, list[Any]]) -> set[int]:
 def saved(node: Any, role: str) -> torch.Tensor | None:
     """What a node has saved of an operand, or of its result; None where it was freed or changed, or
     where a hook of the program's would run once more to give it."""
-    raw = getattr(node, f"_raw_saved_{role}", None)
+    raw = getattr(node, f"{_RAW}{role}", None)
     if raw is None or getattr(raw, "unpack_hook", None) is not None:
         return None
     try:
@@ -108,21 +109,23 @@ def saved(node: Any, role: str) -> torch.Tensor | None:
     return value if isinstance(value, torch.Tensor) else None
 
 
+def roles(node: Any) -> Iterator[str]:
+    """Under which names a node saves tensors."""
+    names = (name for name in dir(type(node)) if name.startswith(_RAW))
+    return (name.removeprefix(_RAW) for name in names)
+
+
 def withheld(node: Any) -> Iterator[tuple[str, torch.Tensor | None]]:
     """What a node has saved and does not hand out any more: with the tensor where that was changed,
     without where it was freed."""
-    prefix = "_raw_saved_"
-    for name in dir(type(node)):
-        if not name.startswith(prefix):
-            continue
-        role = name.removeprefix(prefix)
+    for role in roles(node):
         try:
             if role == "tensors":  # of a custom Function
                 node.saved_tensors  # noqa: B018 - what it raises is the answer
             else:
                 getattr(node, f"_saved_{role}")
         except RuntimeError:
-            yield from ((role, one) for one in _held(node, name))
+            yield from ((role, one) for one in _held(node, f"{_RAW}{role}"))
 
 
 def _held(node: Any, name: str) -> Iterator[torch.Tensor | None]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import ast
 import symtable
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
 from typing import TypeVar
 
@@ -172,11 +172,17 @@ class Tree:
         made = self.parents.get(around)
         if not isinstance(around, ast.Tuple) or not isinstance(made, ast.Assign):
             return None
-        values, targets = getattr(made.value, "elts", ()), around.elts
-        is_starred = any(isinstance(one, ast.Starred) for one in (*values, *targets))
-        is_paired = not is_starred and len(values) == len(targets)
-        pairs = zip(targets, values, strict=True) if is_paired else ()
-        return next((value for one, value in pairs if one is target), None)
+        return next((value for one, value in assigned(around, made.value) if one is target), None)
+
+
+def assigned(target: ast.expr, value: ast.expr) -> Iterable[tuple[ast.expr, ast.expr]]:
+    """What is given what, one by one in `a, b = c, d`; nothing where a tuple is unpacked."""
+    if not isinstance(target, ast.Tuple):
+        return ((target, value),)
+    values, targets = getattr(value, "elts", ()), target.elts
+    is_starred = any(isinstance(one, ast.Starred) for one in (*values, *targets))
+    is_paired = not is_starred and len(values) == len(targets)
+    return zip(targets, values, strict=True) if is_paired else ()
 
 
 @lru_cache(maxsize=8)

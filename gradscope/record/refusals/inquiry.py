@@ -272,11 +272,11 @@ class _Inquiry:
 
     def _reader(self, tensor: torch.Tensor, raised: Raised) -> Call | None:
         """The first op of the graph that has saved another tensor with the memory of this one."""
-        key = storage_key(tensor)
+        if (key := storage_key(tensor)) is None:
+            return None
         for node in sorted(raised.nodes, key=lambda one: one._sequence_nr()):
-            roles = (name for name in dir(type(node)) if name.startswith("_raw_saved_"))
-            kept = (graph.saved(node, role.removeprefix("_raw_saved_")) for role in roles)
-            if key is not None and key in (storage_key(one) for one in kept if one is not None):
+            kept = (graph.saved(node, role) for role in graph.roles(node))
+            if key in (storage_key(one) for one in kept if one is not None):
                 return self._context.call(node)
         return None
 

@@ -7,6 +7,7 @@ from itertools import pairwise
 from gradscope.repair.write.culprit import Culprit, Ways
 from gradscope.source import Source
 from gradscope.source.arguments import called
+from gradscope.source.tree import assigned
 
 _TAKEN_APART = {"split": "cat", "chunk": "cat", "unbind": "stack"}
 Column = tuple[int, int | None, str]  # where a view starts and ends along the last dimension
@@ -24,7 +25,8 @@ def joined(culprit: Culprit) -> Ways:
 
 def _of_parts(source: Source, read: ast.Name) -> str | None:
     """Of `x, t = points.split(1, dim=1)`."""
-    for target, value in _given_before(source, read):
+    for made in _made_above(source, read):
+        target, value = made.targets[0], made.value
         name = called(value) if isinstance(value, ast.Call) else ""
         is_apart = name in _TAKEN_APART and isinstance(target, ast.Tuple)
         if is_apart and isinstance(value, ast.Call) and _of(value) == read.id:
@@ -40,8 +42,10 @@ def _of_parts(source: Source, read: ast.Name) -> str | None:
 def _of_columns(source: Source, read: ast.Name) -> str | None:
     """Of `x = points[:, 0:1].requires_grad_()` and others; columns without a name stay as they are
     before one view, and behind it."""
-    given = _given_before(source, read)
-    found = sorted(filter(None, (_column(target, value, read.id) for target, value in given)))
+    pairs = (
+        pair for one in _made_above(source, read) for pair in assigned(one.targets[0], one.value)
+    )
+    found = sorted(filter(None, (_column(target, value, read.id) for target, value in pairs)))
     if not found or any(one[1] != other[0] for one, other in pairwise(found)):
         return None
     parts, first, past = [one[2] for one in found], found[0][0], found[-1][1]
@@ -81,12 +85,8 @@ def _of(value: ast.Call) -> str | None:
     return next((one.id for one in held if isinstance(one, ast.Name) and one.id != "torch"), None)
 
 
-def _given_before(source: Source, read: ast.Name) -> Iterator[tuple[ast.expr, ast.expr]]:
-    """What the names of its function are given above it."""
+def _made_above(source: Source, read: ast.Name) -> Iterator[ast.Assign]:
+    """The assignments of its function above it."""
     for made in ast.walk(source.nodes.function(read)):
         if isinstance(made, ast.Assign) and made.lineno < read.lineno:
-            value, target = made.value, made.targets[0]
-            if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
-                yield from zip(target.elts, value.elts, strict=False)
-            else:
-                yield target, value
+            yield made

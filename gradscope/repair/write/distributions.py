@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 import inspect
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
+from gradscope.facts import Edit
 from gradscope.repair.write.composites import logits
 from gradscope.repair.write.culprit import Candidate, Culprit
 from gradscope.repair.write.forms import fit
@@ -16,6 +17,7 @@ from gradscope.repair.write.reading import Reading, term
 from gradscope.rules.wording import proposals
 
 _MODULE = "torch.distributions."
+Form = Callable[[Reading, ast.expr], str | None]
 
 
 def by_logits(culprit: Culprit) -> Iterator[Candidate]:
@@ -24,14 +26,14 @@ def by_logits(culprit: Culprit) -> Iterator[Candidate]:
 
     for call in culprit.source.nodes.every(ast.Call):
         dotted = culprit.names.dotted(call.func) or ""
-        kind = getattr(distributions, dotted.rpartition(".")[2], None)
+        kind: Any = getattr(distributions, dotted.rpartition(".")[2], None)
         is_kind = isinstance(kind, type) and issubclass(kind, distributions.Distribution)
-        if not dotted.startswith(_MODULE) or not is_kind:
+        given = _probabilities(kind, call) if dotted.startswith(_MODULE) and is_kind else None
+        if given is None:
             continue
-        given = _probabilities(kind, call)
-        one = _given_logits(culprit, kind, *given) if given is not None else None
-        if one is not None:
-            yield one
+        is_rows = kind.arg_constraints.get("probs") is distributions.constraints.simplex
+        if edits := _given_logits(culprit, _scores if is_rows else _logits, *given):
+            yield Candidate(proposals.BY_LOGITS.format(kind=kind.__name__), edits)
 
 
 def _probabilities(kind: Any, call: ast.Call) -> tuple[ast.expr, ast.keyword | None] | None:
@@ -50,14 +52,11 @@ def _probabilities(kind: Any, call: ast.Call) -> tuple[ast.expr, ast.keyword | N
 
 
 def _given_logits(
-    culprit: Culprit, kind: Any, given: ast.expr, named: ast.keyword | None
-) -> Candidate | None:
-    from torch.distributions import constraints
-
-    is_rows = kind.arg_constraints.get("probs") is constraints.simplex
+    culprit: Culprit, form: Form, given: ast.expr, named: ast.keyword | None
+) -> tuple[Edit, ...]:
     for in_place in (False, True):
         read = Reading(culprit, given, in_place)
-        text = read.form(_scores if is_rows else _logits, given)
+        text = read.form(form, given)
         if text is None or "\n" in text or read.misread():
             continue
         text = culprit.torch(text)
@@ -67,8 +66,8 @@ def _given_logits(
         if named is not None:
             start = culprit.source.offset(named.lineno, named.col_offset)
         edits.append(culprit.source.edit(start, past, f"logits={text}"))
-        return Candidate(proposals.BY_LOGITS.format(kind=kind.__name__), tuple(edits))
-    return None
+        return tuple(edits)
+    return ()
 
 
 def _scores(read: Reading, node: ast.expr) -> str | None:

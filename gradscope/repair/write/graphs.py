@@ -132,11 +132,12 @@ def each_turn(culprit: Culprit, request: ask.ComputeAnew) -> Ways:
 def _where_read(culprit: Culprit, made: ast.stmt | None) -> Iterator[Candidate]:
     """`self.adjacency()` for each `self.adj` in the other methods, where `__init__` has computed it
     from what is the module's own."""
-    source, targets = culprit.source, made.targets if isinstance(made, ast.Assign) else []
-    kept = targets[0] if len(targets) == 1 else None
-    function = source.nodes.function(made) if made is not None else None
+    if not isinstance(made, ast.Assign) or len(made.targets) > 1:
+        return
+    source, kept = culprit.source, made.targets[0]
+    function = source.nodes.function(made)
     is_first = isinstance(function, ast.FunctionDef) and function.name == "__init__"
-    if not is_first or not isinstance(made, ast.Assign) or not isinstance(kept, ast.Attribute):
+    if not is_first or not isinstance(kept, ast.Attribute):
         return
     names = [one for one in ast.walk(made.value) if isinstance(one, ast.Name) and one.id != "self"]
     if any(source.nodes.scope(one).owner(one.id).node is function for one in names):

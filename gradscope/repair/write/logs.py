@@ -17,6 +17,7 @@ from gradscope.repair.write.spelling import MOVES
 from gradscope.repair.write.uses import given_to, returned
 from gradscope.source.arguments import Spelled, plainly, spelled
 
+_CALLS = 4  # functions that hand a distribution on; one may call itself
 NORMAL = ("torch.distributions.Normal", "torch.distributions.normal.Normal")
 JOINS = frozenset("cat concat concatenate hstack stack vstack".split())
 # What a logarithm undoes at least in part. Without one of them nothing is won.
@@ -152,8 +153,9 @@ def _cdf(read: Reading, found: Spelled, *, above: bool = False) -> str | None:
     """Of a normal distribution; `above`: of what lies above the number."""
     source, (normal, *given) = read.culprit.source, found.positional
     made = given_to(source, normal)
-    while isinstance(made, ast.Call) and (inner := returned(source, made)) is not None:
-        made = inner
+    for _ in range(_CALLS):
+        inner = returned(source, made) if isinstance(made, ast.Call) else None
+        made = inner if inner is not None else made
     is_normal = isinstance(made, ast.Call) and read.culprit.names.dotted(made.func) in NORMAL
     if not isinstance(made, ast.Call) or not is_normal or len(given) != 1:
         return None

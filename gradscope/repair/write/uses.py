@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from gradscope.repair.write.spelling import MOVES
 from gradscope.source import Source, binding, definition
 from gradscope.source.arguments import arguments_of, called, parameter_of, spelled
 from gradscope.source.spans import ancestors
+from gradscope.source.tree import assigned
 
 
 class Lost(Exception):
@@ -307,21 +308,13 @@ def _makers(source: Source, name: str) -> dict[ast.Attribute, ast.expr]:
     pairs = (
         pair
         for made in source.nodes.every(ast.Assign)
-        for pair in _assigned(made.targets[0], made.value)
+        for pair in assigned(made.targets[0], made.value)
     )
     return {
         target: value
         for target, value in pairs
         if isinstance(target, ast.Attribute) and target.attr == name
     }
-
-
-def _assigned(target: ast.expr, value: ast.expr) -> Iterable[tuple[ast.expr, ast.expr]]:
-    """What is given what, one by one in `self.a, self.b = a, b`."""
-    if not isinstance(target, ast.Tuple):
-        return ((target, value),)
-    given = value.elts if isinstance(value, ast.Tuple) else []
-    return zip(target.elts, given, strict=True) if len(given) == len(target.elts) else ()
 
 
 def class_of(source: Source, node: ast.Attribute) -> ast.ClassDef | None:
