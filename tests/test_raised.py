@@ -289,6 +289,24 @@ raise error
     assert found.fixes[0].title == "run it on the CPU"
 
 
+def test_what_a_gpu_refuses_later_is_looked_at_before(monkeypatch, tmp_path):
+    monkeypatch.setattr("gradscope.record.mode.runs_later", torch.is_tensor)
+    lines = """\
+table = torch.randn(10, 4, requires_grad=True)
+try:
+    torch.nn.functional.embedding(torch.tensor([[3, 4], [5, 12]]), table)
+except IndexError:
+    error = torch.AcceleratorError("CUDA error: device-side assert triggered")
+    error.error_code = 710
+    raise error
+"""
+
+    found = found_in(lines, tmp_path)
+
+    assert found.rule == "GS505" and "embedding(" in line_of(found, tmp_path)
+    assert "index at [1, 1] is 12" in found.message
+
+
 PLAYED = """\
 net = nn.Linear(4, 3)
 for step in range(3):

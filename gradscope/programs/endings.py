@@ -21,13 +21,13 @@ from gradscope.record.sites import (
     shown_path,
 )
 from gradscope.record.stand_ins import stands_in
+from gradscope.record.tracing import is_device_assert
 
 _FRAME = re.compile(r'^  File "(.+)", line (\d+) in (.+)$', re.MULTILINE)  # faulthandler's
 # Of torch: who is in there may wait for other processes. The hooks of DDP and FSDP run in backward.
 _WAITING = ("distributed/", "autograd/graph.py")
 
 _WITHOUT_A_WORD = "by native code or with all files closed, ours included"
-_DEVICE_ASSERT = 710  # cudaErrorAssert, which torch hands on with its AcceleratorError
 
 
 def ending_of(error: BaseException) -> Ending:
@@ -53,7 +53,7 @@ def ending_of(error: BaseException) -> Ending:
         trimmed(error),
         place,
         out_of_memory=lacked,
-        device_assert=getattr(error, "error_code", None) == _DEVICE_ASSERT,
+        device_assert=is_device_assert(error),
         waits=waits,
     )
 
@@ -140,7 +140,7 @@ def has_users_frames(error: BaseException) -> bool:
 def is_ours(error: BaseException) -> bool:
     """Whether gradscope's own code raised it: then it is a fault of ours and not the program's."""
     code = next(reversed(list(_codes(error.__traceback__))), None)
-    if code is None:
+    if code is None or is_device_assert(error):  # whoever waits for the device next meets it
         return False
     # An op that raises does so in a wrapper of torch's, as does what cannot be compiled, or in our
     # mode, which only calls it.

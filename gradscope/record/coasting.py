@@ -11,14 +11,14 @@ from typing import Any
 import torch
 
 from gradscope.record.context import RunContext
-from gradscope.record.finite import all_finite, is_number, item
+from gradscope.record.finite import Number, all_finite, is_number
 from gradscope.record.limit import Limit, Steps
 from gradscope.record.optimizers import LetsPass
-from gradscope.record.passes import Passed
+from gradscope.record.passes import Passed, has_leapt
 from gradscope.record.schedule import between_looks
 from gradscope.record.sites import user_site
 from gradscope.record.sizes.clearing import Versions, changed_since, versions_of
-from gradscope.record.sizes.gradients import LEAP, Sizes
+from gradscope.record.sizes.gradients import Sizes
 from gradscope.record.tracing import computes_values, is_jit_tracing, is_observed, unobserved
 
 _SECONDS = 0.25  # so long nobody shows progress, or takes a snapshot
@@ -115,8 +115,8 @@ class Coasting(LetsPass):
         is_alike = made <= self._most_made if self._leaves is None else made == self._made
         if not (is_alike and is_number(root)):
             return NotImplemented
-        loss = item(root)
-        if not abs(loss) <= LEAP * abs(self._loss):
+        number = Number(root)
+        if number.is_known and has_leapt(number.read(), self._loss):
             return NotImplemented
         context, leaves = self._context, self._leaves
         before = versions_of(leaves) if leaves is not None else None
@@ -128,13 +128,15 @@ class Coasting(LetsPass):
             self.end()
             raise
         context.nested, context.is_torn = 0, False
+        loss = number.read()
+        is_alike = not has_leapt(loss, self._loss)
         self._ran.add(loss, user_site(frame))
         self._made_until = _sequence_nr()
         self._loss = loss
         self._gone += 1
         self.passes -= 1
         known = self._sizes.surges.sample(context.step)
-        if before is None or self._are_finite(before, known):
+        if is_alike and (before is None or self._are_finite(before, known)):
             context.step += 1
         else:
             self.end()

@@ -14,7 +14,7 @@ from gradscope.record.journal import Journal, Note, to_call
 from gradscope.record.names import Names
 from gradscope.record.oprun import NodeOps
 from gradscope.record.sites import ModuleFrame
-from gradscope.record.tracing import unobserved
+from gradscope.record.tracing import is_device_assert, unobserved
 
 _FAULTS_TOLD = 3
 
@@ -79,6 +79,8 @@ class RunContext:
         self.note_fault(f"could not look at `{what}`", fault)
 
     def note_fault(self, what: str, fault: Exception) -> None:
+        if is_device_assert(fault):
+            return  # the program's: it meets the same at its next call
         self.faults += 1
         if self.faults <= _FAULTS_TOLD:
             self.notes.append(f"{what}: {type(fault).__name__}: {fault}")

@@ -58,6 +58,7 @@ class EveryOp:
         sizes.inspection.asked = lambda: self.depth.full_from
         sizes.usages.on_bad_unscaled = self.bad_unscaled
         self.settings: list[Setting] = []
+        self._device = torch.device("cpu")  # of the last loss
         self._modules: list[Mapping[str, Any]] = []  # the variables of those that asked last
 
     def begin(self, stack: ExitStack, thread: int) -> None:
@@ -107,6 +108,7 @@ class EveryOp:
     def run_backward(self, engine: Engine, one: BackwardPass) -> Any:
         self.context.shielded("backward", self.mode.window.close)
         if self.sees_ops() and not self.context.nested > 1:
+            self._device = one.roots[0].device if one.roots else self._device
             self.context.shielded("its variables", self._look_at_variables, one)
             self.context.shielded("backward", self.scores.before_backward, one)
         journal = self.context.journal
@@ -229,7 +231,7 @@ class EveryOp:
                 wanted |= way
         events = [journal.freeze(raw) for id, raw in journal.events.items() if id in wanted]
         devices = [one.output.device for one in events if one.output is not None]
-        device = max(filter(None, devices), default="cpu")
+        device = max(filter(None, devices), default=str(self._device))
         return replace(
             trace,
             events=tuple(events),

@@ -21,7 +21,7 @@ from gradscope.record.journal import Note, Raw
 from gradscope.record.margins import Margins
 from gradscope.record.oprun import NodeOps, OpRun, asked_by_user, flatten, runs_forward_again
 from gradscope.record.overwrites import Overwrites
-from gradscope.record.raised import RaisedOps
+from gradscope.record.raised import RaisedOps, runs_later
 from gradscope.record.refusals import Notes
 from gradscope.record.schema import OpInfo, read_schema
 from gradscope.record.sites import called_by_engine, note_site
@@ -90,6 +90,9 @@ class RecordingMode(Dispatch):
         except Exception as fault:
             context.could_not_look_at(info.name, fault)
 
+        if info.refuses and any(map(runs_later, args)):
+            noted_before = info, args, kwargs, sys._getframe(1)
+            context.shielded(info.name, self.raised.note_before, *noted_before)
         try:
             out = func(*args, **kwargs)
         except Exception as error:

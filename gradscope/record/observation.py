@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from gradscope.facts import AnyRefusal, Ending, Environment, Trace
+from gradscope.facts import AnyRefusal, Ending, Environment, Magnitudes, Trace
 from gradscope.record.coasting import Coasting
 from gradscope.record.context import RunContext
 from gradscope.record.data import show_warnings_as_ever
@@ -146,9 +146,9 @@ class Observation:
             if self.ops is not None and isinstance(error, BaseException):
                 if not isinstance(error, StopTrace):
                     self.context.shielded("the exception", self._ask, error)
-            self.sizes.end()
+            self.context.shielded("its end", self.sizes.end)
             if self.ops is not None:
-                self.ops.end()
+                self.context.shielded("its end", self.ops.end)
         self._stack.close()
         self.context.module = None
         forget_names()
@@ -174,7 +174,8 @@ class Observation:
             context.shielded("backward", self.sizes.begin_backward, one)
         is_step = one.is_step and not context.nested
         if is_step:
-            self._begin_step(one.loss)
+            one.ask_for_loss()
+            self._begin_step(one)
         context.nested += 1
         context.is_torn = True
         try:
@@ -215,11 +216,11 @@ class Observation:
 
     def _run_step(self, engine: Engine, one: BackwardPass) -> Any:
         def seen(one: BackwardPass) -> Any:
-            loss, site = one.loss, user_site(one.frame)
+            site = user_site(one.frame)
             result = self._run_ops(engine, one)
             in_full = self.ops is not None and self.ops.depth.is_full
             tried = self.context.tries
-            self.ran.add(loss, site, self._ops_so_far, in_full=in_full, tried=tried)
+            self.ran.add(one.loss, site, self._ops_so_far, in_full=in_full, tried=tried)
             if self.ops is not None:
                 self.ops.end_backward(one, result, last=self._is_last)
             return result
@@ -232,12 +233,12 @@ class Observation:
             usages.end_pass()
         return result
 
-    def _begin_step(self, loss: float | None) -> None:
+    def _begin_step(self, one: BackwardPass) -> None:
         self._last.begin_backward()
         if self._is_last:
             self._halt(self._reason)
         if self.ops is not None:
-            self.ops.watching.begin_backward(loss)
+            self.ops.watching.begin_backward(one)
 
     def _end_step(self) -> None:
         self.context.end_step()
@@ -387,7 +388,7 @@ class Observation:
             environment=Environment(torch.__version__.split("+")[0], platform.python_version()),
             notes=tuple(self.context.notes),
             not_checked=tuple(functions.not_checked) if functions is not None else (),
-            magnitudes=self.sizes.facts(),
+            magnitudes=Magnitudes() if ending.device_assert else self.sizes.facts(),
             functions=tuple(functions.found) if functions is not None else (),
             elsewhere=tuple(self._elsewhere),
             refusal=self._refusal,

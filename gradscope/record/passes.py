@@ -10,7 +10,9 @@ import torch
 
 from gradscope.facts import Leaf
 from gradscope.record import graph
-from gradscope.record.finite import is_indirect, sum_of, unwrapped
+from gradscope.record.finite import Number, is_indirect, is_number, sum_of, unwrapped
+
+_LEAP = 2.0  # times the loss of the step before
 
 Graded = list[tuple[torch.Tensor, torch.Tensor]]  # leaves with the gradients that a pass gave them
 
@@ -51,6 +53,7 @@ class BackwardPass:
         self.inputs: tuple[torch.Tensor, ...] = ()
         self.handed: tuple[torch.Tensor, ...] = ()
         self.asked: tuple[torch.Tensor, ...] = ()
+        self._number: Number | None = None
         if not self.accumulates:
             self._note_asked(args)
 
@@ -89,12 +92,23 @@ class BackwardPass:
         """Whether its gradients may be what the program trains with."""
         return self.accumulates or bool(self.asked)
 
+    def ask_for_loss(self) -> None:
+        """Before the pass runs: what hooks then do to the roots is not the loss."""
+        if len(self.roots) == 1 and is_number(self.roots[0]):
+            self._number = Number(self.roots[0])
+        if self.knows_loss:
+            self.loss  # noqa: B018 (read once)
+
+    @property
+    def knows_loss(self) -> bool:
+        """Whether nobody has to wait for it."""
+        return self._number is None or self._number.is_known
+
     @cached_property
     def loss(self) -> float | None:
-        """The sum of the roots; None where one cannot be read. Asked for before the pass has run,
-        read once."""
+        """The sum of the roots; None where one cannot be read."""
         with suppress(RuntimeError, TypeError):
-            return sum_of(self.roots)
+            return self._number.read() if self._number is not None else sum_of(self.roots)
         return None
 
     def handed_out(self, result: Any) -> Graded:
@@ -120,6 +134,11 @@ class Passed(NamedTuple):
     loss: float
     made_until: int
     updates: Sequence[tuple[int, int]]
+
+
+def has_leapt(loss: float | None, before: float | None) -> bool:
+    """Whether a loss is that much beyond the one before it, or is NaN."""
+    return loss is not None and before is not None and not abs(loss) <= _LEAP * abs(before)
 
 
 def _is_wrapped(value: object) -> bool:

@@ -64,6 +64,7 @@ class RaisedOps:
         self._spectra: dict[object, list[Spectrum]] = {}  # by call
         # What an op that takes a matrix has left for a check of its own, which raises.
         self._matrix: tuple[Note, str, weakref.ref[torch.Tensor]] | None = None
+        self._refused: Raised | None = None  # by a device, which raises later and elsewhere
         # The operands of the op that raised last that are inf or NaN, with the exception's line.
         self._bad: tuple[str, list[tuple[str, weakref.ref[torch.Tensor]]]] = "", []
 
@@ -72,6 +73,8 @@ class RaisedOps:
             return None
         if self._last is not None and self._last[0] == ending.detail:
             return self._last[1]
+        if ending.device_assert:
+            return self._refused
         # What asks of a matrix whether it is definite, as distributions do, raises by itself.
         doubted, place = self._doubted, ending.location
         at = doubted.call.location if doubted is not None else None
@@ -170,6 +173,18 @@ class RaisedOps:
                 if len(known) < _MOST_KEPT:
                     known.append(spectrum)
 
+    def note_before(self, info: OpInfo, args: Any, kwargs: Any, frame: FrameType) -> None:
+        """An op is about to run on a device. If that refuses its operands, the exception comes
+        later and at another line, and nothing can be read any more."""
+        if self._refused is not None:
+            return
+        given = dict(info.named_arguments(args, kwargs))
+        with unobserved():
+            note = Note(info, *note_site(frame), self._context.module)
+            why = _out_of_range(info.name, given) or _out_of_domain(note, given)
+            if why is not None and note.user:
+                self._refused = self._raised(note, given, why, frame)
+
     def note(
         self, info: OpInfo, args: Any, kwargs: Any, frame: FrameType, error: BaseException
     ) -> None:
@@ -227,6 +242,11 @@ class RaisedOps:
 
 def _line_of(error: BaseException) -> str:
     return traceback.format_exception_only(error)[-1].strip().splitlines()[0]
+
+
+def runs_later(value: object) -> bool:
+    """Whether an op on it is only asked for, and runs when a device comes to it."""
+    return isinstance(value, torch.Tensor) and value.is_cuda
 
 
 def _is_bad(value: object) -> bool:

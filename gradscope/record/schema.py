@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from gradscope.dataclass import dataclass
+from gradscope.ops.requirements import INDEXING, REFUSES
 from gradscope.ops.table import breaks_at_operands, lookup
 from gradscope.ops.traits import Trait, has
 
@@ -65,6 +66,7 @@ class OpInfo:
     matrix: str = ""  # the argument that is decomposed
     regular: bool = False  # it may not be singular
     definite: bool = False  # nor an indefinite one
+    refuses: bool = False  # numbers outside of a range, or indices of what is not there
     running: bool = False
     native: bool = False
 
@@ -162,6 +164,7 @@ def read_schema(func: Any) -> OpInfo:
         regular=matrix is not None and matrix.values is None,
         running=any(argument.name in _STATISTICS for argument in schema.arguments),
         definite=matrix is not None and matrix.definite,
+        refuses=name in REFUSES or name in INDEXING,
         native=is_aten,
         sends=namespace in (_COLLECTIVES, *_FUNCTIONAL_COLLECTIVES),
         receives=fills_first or namespace in _FUNCTIONAL_COLLECTIVES,

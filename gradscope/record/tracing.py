@@ -10,6 +10,7 @@ _TRACERS = tuple(torch._C._TorchDispatchModeKey.__members__.values())  # proxy, 
 _modes = torch._C._len_torch_dispatch_stack
 _function_modes: Callable[[], int] = torch._C._len_torch_function_stack
 _active = torch._C._get_dispatch_mode
+_DEVICE_ASSERT = 710  # cudaErrorAssert, which torch hands on with its AcceleratorError
 is_profiling = torch._C._autograd._profiler_enabled
 record_for_profiler = torch._C._autograd._enable_record_function
 _tracing_state = torch._C._get_tracing_state
@@ -30,6 +31,12 @@ def is_jit_tracing() -> bool:
 
 def is_capturing() -> bool:
     return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
+
+
+def is_device_assert(error: BaseException | None) -> bool:
+    """Whether a kernel on a GPU has refused its operands: from then on nothing there can be read,
+    by nobody."""
+    return getattr(error, "error_code", None) == _DEVICE_ASSERT
 
 
 def is_observed() -> bool:

@@ -62,12 +62,13 @@ class Watching:
         if step is not None and step <= self.context.step:
             self.depth.look_in_full(self.context.step)
 
-    def begin_backward(self, loss: float | None) -> None:
+    def begin_backward(self, one: BackwardPass) -> None:
         """What a program does between an update and the next backward, as evaluating itself, is
         seen with the step before; where the loss it then has is bad, so is the rest of that step.
         Without an optimizer an update by hand may follow a backward."""
-        is_bad = loss is not None and loss - loss != 0.0
-        if not self.depth.is_full or is_bad:
+        if not self.depth.is_full:
+            return
+        if one.loss is not None and one.loss - one.loss != 0.0:
             return
         # What was bad in several steps, and did nothing to the loss, will do so again.
         self._bad_in_a_row = self._bad_in_a_row + 1 if self.context.bad_in_step else 0
@@ -202,7 +203,9 @@ class Watching:
     def unexamined(self, ending: Ending) -> Unexamined | None:
         """Of a program that ended like this."""
         if self._unexamined is None and ending.gave_up and not self.depth.is_full:
-            return Unexamined(self.context.step, self._since, None)
+            # A device tells of what it refuses later: perhaps in the next step.
+            step = self.context.step - ending.device_assert
+            return Unexamined(max(step, 0), self._since, None)
         return self._unexamined
 
 

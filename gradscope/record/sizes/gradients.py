@@ -19,7 +19,7 @@ from gradscope.record.dispatch import Dispatch
 from gradscope.record.finite import plain
 from gradscope.record.names import is_flat
 from gradscope.record.optimizers import Work
-from gradscope.record.passes import BackwardPass, Engine, Graded, Measure, Passed
+from gradscope.record.passes import BackwardPass, Engine, Graded, Measure, Passed, has_leapt
 from gradscope.record.schedule import before_chosen
 from gradscope.record.sites import note_site
 from gradscope.record.sizes.absences import Absences, Additions
@@ -45,7 +45,6 @@ _PART_OF_A_GRAPH = NotChecked(
     "where gradients grow, shrink and end in a part of the graph",
     f"it has more than {MOST_NODES:,} nodes",
 )
-LEAP = 2.0  # times the loss of the step before
 
 
 class Sizes:
@@ -79,6 +78,7 @@ class Sizes:
         self._freshness = Freshness()
         self._written = 0  # the last step after which parameters were written by hand
         self._total_after_backward: float | None = None
+        self._has_leapt = False  # the loss of the last pass, which was known too late
         self._running: tuple[Crossings, Flow | None, FrameType] | None = None  # the pass that runs
         self._at_work = False  # an optimizer is
         self._stack = ExitStack()
@@ -181,7 +181,7 @@ class Sizes:
             with shielded(self._context):
                 self._note_replaced(one.asked)
         is_grown = self.inspection.graph_has_grown()
-        if flow is not None or is_grown or self._is_measured(one.loss):
+        if flow is not None or is_grown or self._is_measured(one):
             with shielded(self._context):
                 if flow is not None or is_grown:
                     crossings = self._inspect(one, flow)
@@ -210,6 +210,7 @@ class Sizes:
                 if not one.accumulates:
                     self._freshness.note_handed_out()
                 self._after_backward(one, graded, flow, crossings)
+        self._has_leapt = not measured and has_leapt(one.loss, self.loss)
         self.loss = one.loss
         self._freshness.end()
         self.leaves.forget_results()
@@ -233,13 +234,12 @@ class Sizes:
                 self._note_graph(*self._running)
             self._running = None
 
-    def _is_measured(self, loss: float | None) -> bool:
+    def _is_measured(self, one: BackwardPass) -> bool:
         """Whether to take the norms of this step: of each for a command that asks for them, else
-        of the first ones and where the loss has leapt."""
+        of the first ones and where the loss has leapt, or just did where a GPU has not told yet."""
         if self.measure is not None or self._context.step < _MEASURED_FIRST:
             return True
-        before = self.loss
-        return loss is not None and before is not None and not abs(loss) <= LEAP * abs(before)
+        return has_leapt(one.loss, self.loss) if one.knows_loss else self._has_leapt
 
     def _accumulated(self, crossings: Crossings | None, frame: Any) -> Graded:
         """The leaves whose gradient this pass has made or added to."""

@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from gradscope.record.finite import item
+from gradscope.record.finite import Number
 from gradscope.record.sizes.leaves import Watched
 
 _norm = torch.linalg.vector_norm
@@ -22,7 +22,7 @@ class Surges:
         self.first: int | None = None  # the first step that was
         self._leaves = leaves
         self._sampled: Watched | None = None
-        self._waiting: tuple[int, torch.Tensor] | None = None
+        self._waiting: tuple[int, Number] | None = None
         self._largest = 0.0
         self._known = 0
 
@@ -39,11 +39,11 @@ class Surges:
             grad = leaf.grad if leaf is not None else None
             if grad is None:
                 return None
-        norm = _norm(grad.detach() if grad.requires_grad else grad)
-        if not grad.is_cpu:
+        norm = Number(_norm(grad.detach() if grad.requires_grad else grad))
+        if not norm.is_known:
             self._waiting = step, norm
             return None
-        return leaf if self._note(step, norm) < math.inf else None
+        return leaf if self._note(step, norm.read()) < math.inf else None
 
     def _choose(self) -> torch.Tensor | None:
         self._sampled, self._largest, self._known = None, 0.0, 0
@@ -58,11 +58,10 @@ class Surges:
         """Read what was sampled last."""
         if self._waiting is not None:
             (step, norm), self._waiting = self._waiting, None
-            self._note(step, norm)
+            self._note(step, norm.read())
 
-    def _note(self, step: int, norm: torch.Tensor) -> float:
+    def _note(self, step: int, size: float) -> float:
         """The size of that gradient."""
-        size: float = item(norm)
         if self._known >= _FEWEST and 0.0 < _SURGE * self._largest < size < math.inf:
             self.first = step
         self._largest, self._known = max(self._largest, size), self._known + 1

@@ -19,8 +19,8 @@ class IndexOutOfRange(Rule):
 
     ## Why is this bad?
     The exception names neither the index nor the table. On a GPU it comes as a device-side assert,
-    at whatever line runs next, and every later call fails too: run the program on the CPU, where
-    the op itself raises.
+    at whatever line runs next, and every later call fails too: gradscope looks at the indices of
+    the failing step before they are used.
 
     ## Example
     ```python
@@ -43,7 +43,7 @@ class IndexOutOfRange(Rule):
     def check(self, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:
         if trace.raised is not None and isinstance(trace.raised.why, OutOfRange):
             yield self._about(trace.raised, trace.raised.why)
-        elif trace.ending.device_assert and not roots:
+        elif trace.ending.device_assert and trace.raised is None and not roots:
             yield self._on_a_device(trace.ending)
 
     def _on_a_device(self, ending: Ending) -> Finding:
@@ -62,7 +62,9 @@ class IndexOutOfRange(Rule):
         named = {one.role: one for one in raised.operands}
         index, into = named.get(found.role), named.get(found.into)
         table = phrases.name(into, "what it looks up")
-        what = f"{phrases.name(index, 'the index')}{phrases.place(found.index)}"
+        place = phrases.place(found.index)
+        what = f"`{index.called}{place}`" if index and index.called else f"the index at {place}"
+        what = what if place else phrases.name(index, "the index")
         count = phrases.of_total(found.bad, found.numel)
         return self.found(
             f"{what} is {found.value}, and dimension {found.dim} of {table} has {found.size}"
