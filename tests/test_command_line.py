@@ -1,8 +1,13 @@
 """What the command line says and takes: its help, its hints, and the options of verdicts."""
 
 import re
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import typer
+
+from gradscope.cli import options
 
 COMMANDS = ["trace", "fix", "norms", "check", "replay", "report", "explain", "examples"]
 BROKEN = """\
@@ -113,3 +118,16 @@ def test_norms_is_quiet_and_only_reads_with_exit_zero(gradscope, tmp_path):
     assert told.stdout.endswith("\nvanishing: unhealthy (GS402 vanishing-gradient)\n")
     assert [told.returncode, read.returncode] == [1, 0]
     assert (sound.stdout, sound.stderr, sound.returncode) == ("", "", 0)
+
+
+def test_a_command_finds_in_the_context_what_it_was_given():
+    """Older releases of typer hand over a path, and have a text in the context."""
+
+    @options.sharing("output", "quiet")
+    def command(context: typer.Context) -> int:
+        assert context.params == {"output": Path("report.txt"), "quiet": True}
+        return 5
+
+    context = SimpleNamespace(params={"output": "report.txt", "quiet": True})
+
+    assert command(context=context, output=Path("report.txt"), quiet=True) == 5

@@ -79,6 +79,9 @@ def sharing(*names: str) -> Callable[[Callable[..., int]], Callable[..., int]]:
 
         @wraps(command)
         def call(**given: Any) -> int:
+            # Typer before 0.27 makes paths of what it hands over, and not of what the context has.
+            params = given["context"].params
+            params |= {name: given[name] for name in params.keys() & given}
             return command(**{name: given[name] for name in own})
 
         shown: Any = call

@@ -88,8 +88,8 @@ def _sum(tensors: list[torch.Tensor]) -> torch.Tensor:
             tensor = tensor.values() if tensor.layout is not torch.sparse_coo else tensor._values()
         if tensor.is_complex():
             tensor = torch.view_as_real(tensor)
-        # In float64 a large healthy sum would not fit the float32 in which totals are read.
         total = quick_sum(tensor)
-        return torch.where(total.isfinite(), torch.zeros_like(total), total)
+        # A large healthy sum in float64 would not fit the float32 in which totals are read.
+        return total - total if total.dtype is torch.float64 else total
     norms = torch._foreach_norm([t.detach() for t in tensors], float("inf"))
     return torch.stack([norm.float() for norm in norms]).sum()
