@@ -9,7 +9,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from gradscope.facts import Ending, Trace
-from gradscope.record import Observation, watching
+from gradscope.record import Observation, finite, watching
 from gradscope.record.coasting import Coasting
 from gradscope.record.events import symptoms
 
@@ -213,3 +213,56 @@ def test_each_pass_is_counted():
     assert set(range(200, 255)) - set(counted)  # some are looked at, which `on_step` tells
     assert counted == sorted(set(counted))
     assert len(counted) > STEPS // 3
+
+
+class Later:
+    """Numbers that are there when they are waited for, as a GPU's are, and not before."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+
+    def ask(self, tensor: torch.Tensor) -> tuple[torch.Tensor, "Later"]:
+        self.number = tensor.detach().clone().reshape(()).double()
+        later, later.there = Later(self.device), torch.full((), 1e30, dtype=torch.float64)
+        later.number = self.number
+        return later.there, later
+
+    def synchronize(self) -> None:
+        self.there.copy_(self.number)
+
+
+@pytest.fixture
+def told_later(monkeypatch):
+    monkeypatch.setattr(finite, "runs_later", torch.is_tensor)
+    monkeypatch.setattr(finite, "_slots", Later)
+
+
+def test_of_a_device_that_tells_later_the_same_is_told(monkeypatch):
+    at_once, _ = seen(plain)
+    monkeypatch.setattr(finite, "runs_later", torch.is_tensor)
+    monkeypatch.setattr(finite, "_slots", Later)
+    later, passed = seen(plain)
+
+    assert passed > STEPS // 6
+    assert [step.loss for step in later.steps] == [step.loss for step in at_once.steps]
+    assert later.surged is at_once.surged is None
+
+
+@pytest.mark.parametrize("bad", [torch.nan, 1e9])
+def test_a_loss_that_leaps_on_such_a_device_is_that_of_its_step(told_later, bad):
+    net = nn.Linear(4, 1)
+    optimizer = SGD(net.parameters(), lr=1e-6)
+    with Observation(full_from=None) as observation:
+        for number in range(STEPS):
+            optimizer.zero_grad()
+            scale = bad if number == 333 else 1.0
+            (net(torch.ones(2, 4)).square() * scale).sum().backward()
+            optimizer.step()
+            if number == 333 and bad != bad:
+                break
+    trace = observation.trace("program", Ending("finished"))
+
+    if bad != bad:
+        assert trace.unexamined is not None and trace.unexamined.step == 333
+    else:
+        assert trace.surged == 333

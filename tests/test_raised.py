@@ -292,19 +292,25 @@ raise error
 def test_what_a_gpu_refuses_later_is_looked_at_before(monkeypatch, tmp_path):
     monkeypatch.setattr("gradscope.record.mode.runs_later", torch.is_tensor)
     lines = """\
-table = torch.randn(10, 4, requires_grad=True)
-try:
-    torch.nn.functional.embedding(torch.tensor([[3, 4], [5, 12]]), table)
-except IndexError:
-    error = torch.AcceleratorError("CUDA error: device-side assert triggered")
-    error.error_code = 710
-    raise error
+table = nn.Embedding(10, 4)
+optimizer = torch.optim.SGD(table.parameters(), lr=0.1)
+for step in range(9):
+    words = torch.tensor([[3, 4], [5, 12 if step == 6 else 1]])
+    try:
+        loss = table(words).square().sum()
+    except IndexError:
+        error = torch.AcceleratorError("CUDA error: device-side assert triggered")
+        error.error_code = 710
+        raise error
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
 """
 
     found = found_in(lines, tmp_path)
 
-    assert found.rule == "GS505" and "embedding(" in line_of(found, tmp_path)
-    assert "index at [1, 1] is 12" in found.message
+    assert found.rule == "GS505" and "table(words)" in line_of(found, tmp_path)
+    assert "`words[1, 1]` is 12" in found.message
 
 
 PLAYED = """\

@@ -8,12 +8,15 @@ at a time, so that no question needs memory of their size.
 import math
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from functools import cache
+from itertools import cycle
 from typing import Any
 
 import torch
 
 _HALF = (torch.float16, torch.bfloat16)
 _SMALL = 2**14  # elements: copying them costs less than an op for each of them
+_SLOTS = 64  # numbers of a GPU that nobody has read yet: each step asks for two
 _COMPRESSED = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
 # Of a tensor with one element, as `Tensor.item` does it, and as it did before anything was put
 # around that.
@@ -187,19 +190,46 @@ def value_at(tensor: torch.Tensor, index: tuple[int, ...], shape: tuple[int, ...
     return float(tensor[tuple(place)].item())
 
 
+def runs_later(value: object) -> bool:
+    """Whether an op on it is only asked for, and runs when a device comes to it."""
+    return isinstance(value, torch.Tensor) and value.is_cuda
+
+
+class _Slots:
+    """Memory that a GPU writes numbers into when it comes to it, in slots that take turns. Neither
+    `pin_memory` nor new events: to give those back ends the process once a kernel has failed."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.numbers = torch.empty(_SLOTS, dtype=torch.float64)
+        size = self.numbers.numel() * self.numbers.element_size()
+        torch.cuda.check_error(
+            torch.cuda.cudart().cudaHostRegister(self.numbers.data_ptr(), size, 0)
+        )
+        self.turns = cycle([(one, torch.cuda.Event()) for one in self.numbers])
+        self.device = device
+
+    def ask(self, tensor: torch.Tensor) -> tuple[torch.Tensor, torch.cuda.Event]:
+        there, done = next(self.turns)
+        with torch.no_grad():
+            there.copy_(tensor.reshape(()), non_blocking=True)
+        done.record(torch.cuda.current_stream(self.device))
+        return there, done
+
+
+_slots = cache(_Slots)  # as long as the process lives
+
+
 class Number:
     """That of a tensor with one element. A GPU is asked at once, and hands it over when it has come
-    so far: whoever reads it later hardly waits. Elsewhere it `is_known` from the start."""
+    so far: whoever reads it soon after hardly waits. Elsewhere it `is_known` from the start."""
 
     __slots__ = ("_done", "_there", "is_known")
 
     def __init__(self, tensor: torch.Tensor) -> None:
-        self.is_known = not tensor.is_cuda
+        self.is_known = not runs_later(tensor)
         self._there = tensor
         if not self.is_known:
-            self._there = torch.empty_like(tensor, device="cpu", pin_memory=True)
-            self._there.copy_(tensor, non_blocking=True)
-            self._done = torch.cuda.current_stream(tensor.device).record_event()
+            self._there, self._done = _slots(tensor.device).ask(tensor)
 
     def read(self) -> float:
         if not self.is_known:

@@ -16,12 +16,12 @@ from gradscope.record.context import RunContext
 from gradscope.record.dispatch import Dispatch
 from gradscope.record.events.examine import Examiner
 from gradscope.record.events.reads import NanReads
-from gradscope.record.finite import item, quick_total
+from gradscope.record.finite import item, quick_total, runs_later
 from gradscope.record.journal import Note, Raw
 from gradscope.record.margins import Margins
 from gradscope.record.oprun import NodeOps, OpRun, asked_by_user, flatten, runs_forward_again
 from gradscope.record.overwrites import Overwrites
-from gradscope.record.raised import RaisedOps, runs_later
+from gradscope.record.raised import RaisedOps
 from gradscope.record.refusals import Notes
 from gradscope.record.schema import OpInfo, read_schema
 from gradscope.record.sites import called_by_engine, note_site

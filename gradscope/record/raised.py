@@ -244,11 +244,6 @@ def _line_of(error: BaseException) -> str:
     return traceback.format_exception_only(error)[-1].strip().splitlines()[0]
 
 
-def runs_later(value: object) -> bool:
-    """Whether an op on it is only asked for, and runs when a device comes to it."""
-    return isinstance(value, torch.Tensor) and value.is_cuda
-
-
 def _is_bad(value: object) -> bool:
     return isinstance(value, torch.Tensor) and holds_bad(value)
 

@@ -203,9 +203,10 @@ class Watching:
     def unexamined(self, ending: Ending) -> Unexamined | None:
         """Of a program that ended like this."""
         if self._unexamined is None and ending.gave_up and not self.depth.is_full:
-            # A device tells of what it refuses later: perhaps in the next step.
-            step = self.context.step - ending.device_assert
-            return Unexamined(max(step, 0), self._since, None)
+            step, since = self.context.step, self._since
+            if ending.device_assert:  # told later than it was, perhaps in the next step
+                since = min(since, max(step - 1, 0))
+            return Unexamined(step, since, None)
         return self._unexamined
 
 
