@@ -761,6 +761,19 @@ OTHERS = {
         +     scaler.step(optimizer)  # <-
             scaler.update()
     """,
+    "a scaler that divides at each backward": """
+        scaler = torch.amp.GradScaler("cpu")
+        for turn in range(4):
+            scaler.scale((net(x) - y).square().mean() / 2).backward()
+        -     scaler.unscale_(optimizer)  # <-
+        -     nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+            if turn % 2 == 1:
+        +         scaler.unscale_(optimizer)  # <-
+        +         nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+                scaler.step(optimizer)
+                scaler.update()
+                optimizer.zero_grad()
+    """,
     "several numbers": """
         loss = F.mse_loss(net(x), y, reduction="none")
         - loss.backward()  # <-

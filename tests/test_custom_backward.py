@@ -278,6 +278,7 @@ REPAIRED = {
     "1 / N too many": "grad_output * 2 * x / x.numel() * x.numel()",
     "a mean repeated": "grad_output * (2 * x)",
     "grad_output ignored": "grad_output * (1 - y * y)",
+    "that of a reduction ignored": "grad_output.unsqueeze(-1) * torch.exp(",
     "the mean of grad_output": "grad_output * (1 - y * y)",
     "transposed": "(grad_output.T @ x).mT",
     "swapped": "return grad_output * b, grad_output * a",

@@ -73,6 +73,19 @@ class Ignored(_Tanh):
         return 1 - y * y
 
 
+class SpreadIgnored(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        total = torch.logsumexp(x, dim=-1)
+        ctx.save_for_backward(x, total)
+        return total
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        x, total = ctx.saved_tensors
+        return torch.exp(x - total.unsqueeze(-1))
+
+
 class AsNumber(_Tanh):
     @staticmethod
     def backward(ctx, grad_output):
@@ -336,6 +349,7 @@ CALLS = {
     "1 / N too many": (DividedTwice, (matrix(4, 3),), ("factor",)),
     "a mean repeated": (MeanRepeated, (matrix(4, 3),), ("mean",)),
     "grad_output ignored": (Ignored, (matrix(4, 3),), ("ignored",)),
+    "that of a reduction ignored": (SpreadIgnored, (matrix(4, 3),), ("ignored",)),
     "the mean of grad_output": (AsNumber, (matrix(4, 3),), ("number",)),
     "the sum of grad_output": (AsSum, (matrix(4, 3),), ("number",)),
     "transposed": (Transposed, (matrix(4, 3), matrix(3, 3)), ("transposed",)),

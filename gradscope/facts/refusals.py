@@ -154,6 +154,12 @@ class PastScaler(Refusal):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UnscaledTwice(Refusal):
+    """A GradScaler was to divide the gradients by its scale again, before the step that lets it
+    forget that it has."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ViewWritten(Refusal):
     """An in-place op on one of several views that a function gives at once, or a view that a custom
     Function gives: `maker` is that."""
@@ -204,6 +210,7 @@ AnyRefusal = (
     | LeafWritten
     | NoLeaf
     | PastScaler
+    | UnscaledTwice
     | ViewWritten
     | NotScalar
     | NotUsed

@@ -146,8 +146,11 @@ def _shortfall(
     # A bound at a pole is far from what it stands for: a 0 behind it says nothing of a minimum.
     # Nor is a loss of 0 behind what had raised.
     is_bound = kind in BOUNDS and not at_pole and before.raised is None
-    at_minimum = is_bound and abs(loss_of(after, step) or 0.0) <= MINIMUM
+    is_least = abs(loss_of(after, step) or 0.0) <= MINIMUM
+    at_minimum = is_bound and is_least
     is_right = has_finite_loss(before, step) or at_minimum
+    if not is_least and _went_out(before, after, step):
+        return verdicts.NothingToLearn()
     if kind in HOLD_OFF and not is_right and learns(before) and not learns(after):
         return verdicts.NothingToLearn()
     but = _size(before, after, step)
@@ -155,6 +158,13 @@ def _shortfall(
     is_large = isinstance(but, verdicts.HugeLoss | verdicts.HugeGradient)
     is_usual = kind == "stable-op" and is_large and total_norm(after.gradients) <= LEAP
     return None if is_usual else but
+
+
+def _went_out(before: Trace, after: Trace, step: int) -> bool:
+    """Whether nothing is left of a gradient that was finite, however large."""
+    was, now = _norms(before)[step : step + 1], after.gradients
+    is_finite = 0 < sum(was) < math.inf and not any(one.bad for one in now)
+    return is_finite and bool(now) and not total_norm(now)
 
 
 def _unlearnt(before: Trace, after: Trace, step: int) -> verdicts.NothingToLearn | None:

@@ -85,6 +85,11 @@ class StepThroughScaler(Request):
     """Let the GradScaler take the step, once it has divided the gradients by its scale."""
 
 
+class UnscaleBeforeStep(Request):
+    """Let the GradScaler divide the gradients by its scale where it takes the step, and clip them
+    there."""
+
+
 class RateOfOne(OfUsage):
     """Give the optimizer the learning rate 1, which a schedule then multiplies by the rates."""
 

@@ -100,7 +100,8 @@ class Watcher(Unseen):
                     text = f"-{text}"
                 case "ignored":
                     sign = "-" if text.startswith("-") else ""
-                    text = f"{sign}{{grad_output}} * {text.removeprefix('-')}"
+                    came = "{grad_output}" + self._spread(shape)
+                    text = f"{sign}{came} * {text.removeprefix('-')}"
                 case "mean" | "number" if relation.detail != "unrelated":
                     text = text.replace("{returned}", "{elementwise}")
                 case "transposed" if len(shape) == 2:
@@ -116,6 +117,14 @@ class Watcher(Unseen):
                 case _:
                     return None
         return text
+
+    def _spread(self, shape: tuple[int, ...]) -> str:
+        """As code, what spreads the gradient of a reduction over what was reduced."""
+        names = self._code.co_varnames[1:2] if self._code is not None else ()
+        came = next((self.shapes[name] for name in names if name in self.shapes), shape)
+        if not came or came != shape[: len(came)]:
+            return ""
+        return ".unsqueeze(-1)" * (len(shape) - len(came))
 
     def spelled(self, factor: float, shape: tuple[int, ...]) -> tuple[str, str] | None:
         """`/` and `n` for a gradient that is too large by a factor, `*` and `n` for one that is

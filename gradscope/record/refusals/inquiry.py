@@ -218,6 +218,9 @@ class _Inquiry:
         scale = float(scaler.get_scale())
         return refusals.PastScaler(**raised.at, update=as_update(update), scale=scale)
 
+    def _unscaled_twice(self, raised: Raised) -> refusals.AnyRefusal:
+        return refusals.UnscaledTwice(**raised.at)
+
     def _view_written(self, raised: Raised) -> refusals.AnyRefusal | None:
         name, view = written_at(raised)
         made = getattr(view, "grad_fn", None)
@@ -307,6 +310,7 @@ _CHECKS: tuple[tuple[str, Ask], ...] = (
     ("appears to not have been used in the graph", _Inquiry._not_used),
     ("One of the differentiated Tensors does not require grad", _Inquiry._not_used),
     ("No inf checks were recorded prior to update", _Inquiry._past_scaler),  # GradScaler's own
+    ("unscale_() has already been called on this optimizer", _Inquiry._unscaled_twice),
     ("'NoneType'", _Inquiry._no_leaf),  # Python's own, of a gradient that is not there
 )
 

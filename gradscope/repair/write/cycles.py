@@ -76,6 +76,30 @@ def stepped_late(culprit: Culprit, request: ask.StepWhereCleared) -> Ways:
         yield Candidate("clear the gradients before each step", edits)
 
 
+def unscaled_late(culprit: Culprit) -> Ways:
+    """The statement that unscales, with what follows it, into the branch below that steps."""
+    source = culprit.source
+    if culprit.node is None:
+        return
+    first = source.nodes.statement(culprit.node)
+    block = block_of(source, first)
+    below = block[block.index(first) :]
+    for at, one in enumerate(below):
+        if isinstance(one, ast.If) and any(_is_step(node) for node in ast.walk(one)):
+            lines = [whole_lines(source, line) for line in below[:at]]
+            texts = [commented(source, line) for line in below[:at]]
+            put = before(source, one.body[0], *texts)
+            if put and None not in lines:
+                yield (*put, *(source.edit(*line, "") for line in lines if line is not None))
+            return
+        if not isinstance(one, ast.Expr):
+            return  # what it gives may be used below
+
+
+def _is_step(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and called(node) == "step" and bool(node.args)
+
+
 def ended(culprit: Culprit) -> Ways:
     """`if (i + 1) % 4 == 0 or i + 1 == len(loader):`, in a loop that counts its turns."""
     source = culprit.source

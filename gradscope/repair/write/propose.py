@@ -75,6 +75,7 @@ BY_CLASS: Mapping[type[ask.Request], Callable[[Culprit], Ways]] = {
     ask.StepAtTheEnd: cycles.ended,
     ask.KeepScaler: cycles.kept_scaler,
     ask.StepThroughScaler: training.through_scaler,
+    ask.UnscaleBeforeStep: cycles.unscaled_late,
     ask.WiderWeights: cycles.widened,
     ask.ScaleLoss: _scaled,
     ask.WithoutGrad: refused.without_grad,

@@ -29,6 +29,8 @@ def requests(refusal: refusals.Refusal) -> Iterator[ask.Request]:
             yield ask.RetainGradient(name)
         case refusals.PastScaler():
             yield ask.StepThroughScaler()
+        case refusals.UnscaledTwice():
+            yield ask.UnscaleBeforeStep()
         case refusals.ViewWritten(name=name, raised_at=place):
             yield ask.OutOfPlace(place)
             yield ask.CopyLeaf(name)

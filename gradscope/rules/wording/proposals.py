@@ -212,6 +212,10 @@ _WORDS: Mapping[type[ask.Request], _Words] = {
         "step through the scaler, which divides the gradients by its scale",
         "scaler.step(optimizer)\nscaler.update()",
     ),
+    ask.UnscaleBeforeStep: _graph(
+        "divide by the scale, and clip, where the step is taken",
+        "if (i + 1) % accumulate == 0:\n    scaler.unscale_(optimizer)\n    scaler.step(optimizer)",
+    ),
     ask.KeepScaler: ("loss-scaling", "let the scaler keep the scale that it finds", ""),
     ask.ScaleLoss: (
         "loss-scaling",

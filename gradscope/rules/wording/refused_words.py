@@ -250,6 +250,19 @@ def _past_scaler(one: refusals.PastScaler) -> Words:
     )
 
 
+def _unscaled_twice(one: refusals.UnscaledTwice) -> Words:
+    return Words(
+        "the gradients are to be divided by the scale of the GradScaler twice before one step",
+        "`unscale_` divides all that has been added up in the gradients, once for each step. After"
+        " a further backward it would divide the sum of the earlier ones a second time, and the"
+        " scaler refuses: where gradients are accumulated, they are divided, and clipped, before"
+        " the step alone.",
+        "divides again",
+        evidence={"reason": "unscaled-twice"},
+        raised="the scaler raised here",
+    )
+
+
 def _view(one: refusals.ViewWritten) -> Words:
     name, by = _named(one.name, "a view"), phrases.spelled(_op(one.maker))
     maker = f"`{by}`" if one.maker is not None else "one function"
@@ -342,6 +355,7 @@ _WORDS: Mapping[type[refusals.Refusal], Callable[[Any], Words]] = {
     refusals.LeafWritten: _leaf,
     refusals.NoLeaf: _no_leaf,
     refusals.PastScaler: _past_scaler,
+    refusals.UnscaledTwice: _unscaled_twice,
     refusals.ViewWritten: _view,
     refusals.NotScalar: _not_scalar,
     refusals.NotUsed: _not_used,
