@@ -46,9 +46,10 @@ def main():
         classifier.get_parameters(), lr=args.lr, momentum=0.9, weight_decay=args.wd, nesterov=True
     )
     lr_scheduler = LambdaLR(
-        optimizer, lambda it: args.lr * (1.0 + args.lr_gamma * it) ** -args.lr_decay
-    )  # -
-    # + lr_scheduler = LambdaLR(optimizer, lambda it: (1.0 + args.lr_gamma * it) ** -args.lr_decay)
+        optimizer,
+        lambda it: args.lr * (1.0 + args.lr_gamma * it) ** -args.lr_decay,  # -
+        # + lambda it: (1.0 + args.lr_gamma * it) ** -args.lr_decay,
+    )
     for epoch in range(args.epochs):
         meter, correct = 0.0, 0
         for _ in range(args.iters):

@@ -107,6 +107,17 @@ class TakeLogits(Request):
     place: Location
 
 
+class LeaveOutRectifier(Request):
+    """Give what a model's last layer makes, without the rectifier around it."""
+
+
+class BoundIndex(Request):
+    """Let the positions that are computed end with the last one of dimension `dim`, which they are
+    for."""
+
+    dim: int
+
+
 class GiveLogits(Request):
     """Give a distribution the logits that its probabilities are made of."""
 

@@ -57,7 +57,7 @@ def both(culprit: Culprit) -> Iterator[Candidate]:
         return
     module = layer(culprit, made, _MODULES[kind])
     calls = calls_of(culprit.source, module) if module is not None else (made,)
-    change = _log_softmax if kind == "softmax" else _dropped
+    change = _log_softmax if kind == "softmax" else left_away
     giver = culprit.source.of(made.func) if module is not None else ""
     yield from _rewritten(culprit, kind, [change(culprit, made, module)], calls, giver)
 
@@ -125,7 +125,7 @@ def given_scores(culprit: Culprit, request: ask.GiveScores) -> Ways:
     if not isinstance(made, ast.Call):
         return
     module = layer(culprit, made, _MODULES[request.op])
-    change = _log_softmax if request.logarithms else _dropped
+    change = _log_softmax if request.logarithms else left_away
     edits = [change(culprit, made, module)]
     calls = calls_of(culprit.source, module) if module is not None else (made,)
     uses, loss = Uses.of(culprit.source, *calls), culprit.at(request.taken)
@@ -274,7 +274,7 @@ def _divergence(culprit: Culprit, quotient: ast.BinOp, text: str) -> Edit:
     return culprit.replace(above, f"{logarithm} - {atom(text)}")
 
 
-def _dropped(culprit: Culprit, made: ast.Call, module: ast.Call | None) -> Edit | None:
+def left_away(culprit: Culprit, made: ast.Call, module: ast.Call | None) -> Edit | None:
     around = culprit.source.parents[module] if module is not None else None
     if module is not None and isinstance(around, ast.Call) and len(around.args) > 1:
         before = culprit.source.extent(around.args[-2])[1]

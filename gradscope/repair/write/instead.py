@@ -9,16 +9,20 @@ from gradscope.facts import requests as ask
 from gradscope.ops import Edge
 from gradscope.ops.dtypes import eps_for
 from gradscope.ops.patterns import EPSILON
+from gradscope.ops.requirements import INDEXING
 from gradscope.repair.write.culprit import Candidate, Culprit, Ways
-from gradscope.repair.write.ends import layer, renamed
+from gradscope.repair.write.ends import layer, left_away, renamed
+from gradscope.repair.write.reading import atom
 from gradscope.repair.write.spelling import can_repeat, on_edges
 from gradscope.repair.write.splice import keyword
 from gradscope.repair.write.statements import for_all_readers
-from gradscope.repair.write.uses import given_to
+from gradscope.repair.write.uses import given_to, returned
 from gradscope.rules.wording import phrases, proposals
 from gradscope.source import definition
-from gradscope.source.arguments import Spelled, spelled
+from gradscope.source.arguments import Spelled, called, spelled
 
+_BINNING = ("floor", "ceil", "round", "trunc", "long", "int", "searchsorted", "bucketize")
+_DEEP = 3  # names and functions behind one another
 FILLED = {
     "empty": "zeros",
     "empty_like": "zeros_like",
@@ -93,6 +97,44 @@ def ignored(culprit: Culprit, request: ask.IgnoreTarget) -> Ways:
         yield [keyword(culprit.source, culprit.node, "ignore_index", str(request.value))]
 
 
+def bounded_index(culprit: Culprit, request: ask.BoundIndex) -> Ways:
+    """`k.clamp(max=table.shape[-1] - 1)`, where the positions are made, else where they are used;
+    of positions that are computed, and not read from data."""
+    source, node = culprit.source, culprit.node
+    index = into = None
+    if isinstance(node, ast.Subscript) and not isinstance(node.slice, ast.Tuple | ast.Slice):
+        index, into = node.slice, node.value
+    elif isinstance(node, ast.Call):
+        found = spelled(source, node)
+        if found.name in INDEXING and INDEXING[found.name].into == "self":
+            into, index = found.first, found.keywords.get("index")
+            index = found.positional[2] if index is None and len(found.positional) > 2 else index
+    if index is None or into is None or not can_repeat(culprit, into):
+        return
+    made = definition(source, index) if isinstance(index, ast.Name) else None
+    if not _is_binned(culprit, made or index):
+        return
+    last = f"{atom(culprit.text(into))}.shape[{request.dim}] - 1"
+    for one in (made, index):
+        if one is not None:
+            yield [culprit.replace(one, f"{atom(source.of(one))}.clamp(max={last})")]
+
+
+def _is_binned(culprit: Culprit, node: ast.expr, deep: int = _DEEP) -> bool:
+    """Whether numbers on a scale become positions there."""
+    source = culprit.source
+    for part in ast.walk(node):
+        if isinstance(part, ast.BinOp) and isinstance(part.op, ast.FloorDiv):
+            return True
+        if isinstance(part, ast.Call) and called(part) in _BINNING:
+            return True
+        behind = definition(source, part) if isinstance(part, ast.Name) else None
+        behind = returned(source, part) if isinstance(part, ast.Call) else behind
+        if behind is not None and deep and _is_binned(culprit, behind, deep - 1):
+            return True
+    return False
+
+
 def learnt(culprit: Culprit, request: ask.LearnInside) -> Ways:
     """`F.softplus(x)` for `F.relu(x)` and for `x.clamp(min=0)`, `nn.Softplus()` for `nn.ReLU()`, or
     around a call. A bound beside it would leave the elements that it set to 0 without a gradient.
@@ -149,6 +191,19 @@ def _is_epsilon(culprit: Culprit, node: ast.expr) -> bool:
     made = node if isinstance(node, ast.Constant) else given_to(culprit.source, node)
     value = made.value if isinstance(made, ast.Constant) else None
     return isinstance(value, float) and 0 < value <= EPSILON
+
+
+def left_out(culprit: Culprit) -> Ways:
+    """`return self.out(h)` for `return F.relu(self.out(h))`, or a Sequential without its last
+    layer."""
+    made = culprit.node
+    if not isinstance(made, ast.Call):
+        return
+    module = layer(culprit, made, "torch.nn.ReLU")
+    is_returned = isinstance(culprit.source.parents[made], ast.Return)
+    if module is not None or (is_returned and spelled(culprit.source, made).name == "relu"):
+        edit = left_away(culprit, made, module)
+        yield [edit] if edit is not None else ()
 
 
 def _is_rectifier(found: Spelled) -> bool:

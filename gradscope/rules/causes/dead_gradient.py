@@ -214,7 +214,9 @@ class DeadGradient(Rule):
             symptoms=tuple(
                 Symptom(Trouble.ZERO, Subject.GRADIENT, last.index, name) for name in names
             ),
-            fixes=(ask.GiveLogits(),) if _is_torchs_own(where) else (instead, ask.LowerRate()),
+            fixes=(ask.GiveLogits(),)
+            if _is_torchs_own(where)
+            else (ask.LeaveOutRectifier(), ask.LowerRate(), instead),
         )
 
 

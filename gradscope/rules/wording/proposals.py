@@ -155,6 +155,15 @@ _WORDS: Mapping[type[ask.Request], _Words] = {
         "give the distribution logits, whose slope does not end",
         "Categorical(logits=z)  # for Categorical(probs=z.softmax(-1))",
     ),
+    ask.LeaveOutRectifier: _graph(
+        "leave the rectifier away, where the model gives its output",
+        "return self.out(h)  # for F.relu(self.out(h))",
+    ),
+    ask.BoundIndex: (
+        "data",
+        "let the upper end be in the last one",
+        "index.clamp(max=x.shape[{0.dim}] - 1)",
+    ),
     ask.IgnoreTarget: (
         "data",
         "leave the targets that are {0.value} out",
