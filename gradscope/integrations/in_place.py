@@ -1,4 +1,5 @@
-"""The failing step once more, in a copy of the process: in full, and with patches.
+"""The failing step once more, in a copy of the process: in full, and with patches. Where there can
+be no copy it is made in the process itself, in full.
 
 Whoever drives the loop knows what a step is: a function, called with a batch. Before the update
 the parameters are still those that the step began with, so that calling it again, with the random
@@ -8,7 +9,8 @@ states of its start, is the failing step.
 import os
 import sys
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 
@@ -32,6 +34,7 @@ from gradscope.record.forking import (
     has_room,
     survives_a_fork,
 )
+from gradscope.record.held import alive
 from gradscope.record.observation import Observation
 from gradscope.repair import Budget, repaired
 from gradscope.repair.differences import repeats
@@ -46,15 +49,22 @@ Setup = Callable[[], None]
 
 class InPlace:
     """The calls since the last update, each with the random states before it. `seen` is what
-    watches them, and `leave` takes it off in a copy."""
+    watches them, and `leave` takes it off in a copy; `leave_here`, where a call may be made again
+    in this process, takes it off for good."""
 
     def __init__(
-        self, name: str, config: Config, seen: Observation, leave: Callable[[], object]
+        self,
+        name: str,
+        config: Config,
+        seen: Observation,
+        leave: Callable[[], object],
+        leave_here: Callable[[], object] | None = None,
     ) -> None:
         self.config = config
         self._name = name
         self._seen = seen
         self._leave = leave
+        self._leave_here = leave_here
         self._first = 0  # the backward pass with which the calls begin
         self._calls: list[tuple[Randomness, Callable[[], object]]] = []
         self._left_out = ""
@@ -105,11 +115,14 @@ class InPlace:
         config = self.config
         budget = Budget(config.verify_time, config.verify_runs)
         unknown = "" if self._calls else "nothing is known that does it again"
-        why = self._left_out or unknown or _hindrance()
+        why, seen = self._left_out or unknown, None
+        if not why and _hindrance() and self._leave_here is not None and not _has_peers():
+            return self._made_here(self._leave_here)
         try:
+            why = why or _hindrance()
             seen = self._again({}, None, budget.seconds) if not why else None
         except NoAnswer:
-            seen, why = None, "the copy of the process did not come to its end"
+            why = "the copy of the process did not come to its end"
         if seen is None:
             return Report(self._name, Trace(self._name), not_searched=(NotChecked(_WHAT, why),))
 
@@ -126,10 +139,29 @@ class InPlace:
                 diagnosis=partial(diagnose, limits=config.thresholds),
             ), ()
 
-        report = conclude(self._name, seen, config, repair=repair)
-        steps = range(self._first, len(seen.steps))
-        same = repeats(Trace(self._name, steps=self._seen.ran.facts()), seen, steps)
+        return self._with_replay(conclude(self._name, seen, config, repair=repair))
+
+    def _with_replay(self, report: Report) -> Report:
+        steps = range(self._first, len(report.trace.steps))
+        same = repeats(Trace(self._name, steps=self._seen.ran.facts()), report.trace, steps)
         return replace(report, replay=Replay(Origin.IN_PLACE, self._first, len(steps), same))
+
+    def _made_here(self, leave: Callable[[], object]) -> Report:
+        """In this process, whose gradients, buffers and random states are put back afterwards; what
+        else a call does, it has then done twice."""
+        leave()
+        observation = Observation(keep_going=True)
+        observation.follow(self._seen, self._first)
+        try:
+            with _kept(), torch.enable_grad(), observation:
+                for randomness, call in self._calls:
+                    randomness.put_back()
+                    call()
+        except Exception as error:  # the program's own, of what is made twice
+            why = f"it raised {type(error).__name__} when it was made again"
+            return Report(self._name, Trace(self._name), not_searched=(NotChecked(_WHAT, why),))
+        trace = observation.trace(self._name, Ending("finished"))
+        return self._with_replay(conclude(self._name, trace, self.config))
 
     def _again(self, patches: Mapping[str, str], setup: Setup | None, limit: float) -> Trace:
         """Raises NoAnswer where the step cannot be told of: it did something outside, the patch
@@ -165,6 +197,27 @@ class InPlace:
         return observation.trace(self._name, Ending("finished"))
 
 
+@contextmanager
+def _kept() -> Iterator[None]:
+    """Begins without gradients, and leaves gradients, buffers and random states as they were."""
+    modules, randomness = list(alive(torch.nn.Module)), Randomness()
+    leaves = {id(one): one for module in modules for one in module.parameters()}
+    grads = [(leaf, leaf.grad) for leaf in leaves.values()]
+    held = {id(one): one for module in modules for one in module.buffers()}
+    buffers = [(one, one.clone()) for one in held.values()]
+    for leaf, _ in grads:
+        leaf.grad = None
+    try:
+        yield
+    finally:
+        for leaf, grad in grads:
+            leaf.grad = grad
+        with torch.no_grad():
+            for one, before in buffers:
+                one.copy_(before)
+        randomness.put_back()
+
+
 def _without_collectives() -> object:
     """As long as that is held, what the ranks would do together raises: they do not wait for a
     copy."""
@@ -181,6 +234,12 @@ def _without_collectives() -> object:
             if name.startswith("c10d::"):
                 library.impl(name.removeprefix("c10d::"), refuse, "CPU")
     return library
+
+
+def _has_peers() -> bool:
+    """Whether what a call does together with other ranks would wait for them."""
+    distributed = torch.distributed
+    return distributed.is_available() and distributed.is_initialized()
 
 
 def _hindrance() -> str:

@@ -15,7 +15,7 @@ import torch
 from gradscope.config import load_config
 from gradscope.config.scalars import words
 from gradscope.errors import GradscopeError
-from gradscope.facts import NotChecked, Report, Severity, Trace, Trouble
+from gradscope.facts import NotChecked, Report, Severity, Trace, Trouble, plural
 from gradscope.integrations.in_place import InPlace
 from gradscope.integrations.watch import Watch
 from gradscope.record.finite import all_finite
@@ -24,6 +24,7 @@ from gradscope.writing import write_whole
 
 PAGE = "gradscope.html"
 _FIRST_JUDGED = 8  # updates, and then as often as they double
+_MISSED = "it was repeated in the process itself, and watching has ended with that"
 _BAD = (Trouble.NAN, Trouble.INF)
 
 
@@ -36,9 +37,10 @@ class Session(Watch):
             select=words(settings.pop("select")), ignore=words(settings.pop("ignore"))
         )
         super().__init__(name, config, **settings)
-        self._in_place = InPlace(name, config, self._observation, self._start_again)
+        self._in_place = InPlace(name, config, self._observation, self._start_again, self._take_off)
         self._held: list[torch.Tensor] = []  # what the update is about to change
         self._updates = 0
+        self._missed = 0  # updates since nobody watches any more
         self.is_over = False
 
     def step(self, call: Callable[[], object] | None) -> None:
@@ -63,6 +65,7 @@ class Session(Watch):
     def after_update(self) -> None:
         self._in_place.forget()
         self._updates += 1
+        self._missed += self.is_unwatched
 
     def _is_due(self) -> bool:
         number = self._updates
@@ -77,6 +80,11 @@ class Session(Watch):
         self._replayed = Report(self._name, Trace(self._name))  # none of a copy's own
         for one in self._held:
             one.grad = None
+
+    def _take_off(self) -> None:
+        """The failing step is made again in this process: what comes after it is not watched."""
+        self.is_unwatched = True
+        self._observation.__exit__(None, None, None)
 
     def leave(self) -> None:
         """The end, however it came."""
@@ -98,7 +106,11 @@ class Session(Watch):
             for one in own.findings
             if one.step < again.replay.step or any(s.trouble not in _BAD for s in one.symptoms)
         )
-        return replace(own, findings=(*again.findings, *kept), replay=again.replay)
+        found = replace(own, findings=(*again.findings, *kept), replay=again.replay)
+        if not self._missed:
+            return found
+        missed = NotChecked(f"the {plural(self._missed, 'update')} after the failing step", _MISSED)
+        return replace(found, not_searched=(*found.not_searched, missed))
 
 
 def alone(model: Any, ranks: int) -> Any:

@@ -157,6 +157,7 @@ class Watch:
         full_from = 0 if every_step or config.every_step else None
         self._shared: SharedBlock | None = None
         self._has_ended = False
+        self.is_unwatched = False  # before its end
         self._again: InPlace | None = None
         self._tried: Report | None = None
         self._replayed: Report | None = None  # of the failing step, in a copy of the process
@@ -177,7 +178,8 @@ class Watch:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> bool:
-        self._observation.__exit__(kind, error, traceback)
+        if not self.is_unwatched:
+            self._observation.__exit__(kind, error, traceback)
         if isinstance(error, StopTrace):
             self._ending = error.ending
         self._has_ended = True
