@@ -348,3 +348,29 @@ for step in range(4):
 """
 
     assert "addmm" not in {found.op for found in findings(program) if found.rule == "GS406"}
+
+
+POLE = """\
+depth = nn.Parameter(torch.linspace(0.5, 2.0, 8))
+opt = torch.optim.SGD([depth], lr=1.0)
+for step in range(8):
+    with torch.no_grad():
+        depth[0] = (0.5, 0.4, 0.3, 0.2, 0.1, {near}, -0.1, -0.2)[step]
+        depth[1] = -0.4 if step > 3 else 0.4
+    loss = (1.0 / depth).square().mean()
+    opt.zero_grad()
+    loss.backward()
+"""
+
+
+def test_a_divisor_that_crosses_0_is_told_where_the_loss_leaps(tmp_path):
+    report = diagnosed_text(HEAD + POLE.format(near=2e-4), tmp_path)
+    found = next(one for one in report.findings if one.rule == "GS406")
+
+    assert found.location.line == 12 and found.step == 5
+    assert "lies on both sides of 0" in found.why
+    assert found.fixes[0].title == "keep the divisor on one side of 0 by what it is made of"
+
+
+def test_a_divisor_that_crosses_0_far_enough_from_it_is_left_alone(tmp_path):
+    assert not loud(HEAD + POLE.format(near=0.05))

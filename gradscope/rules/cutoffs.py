@@ -46,6 +46,8 @@ HUGE = 1e4
 # The same where rounding alone could put the operand on the singular point: the slope of acos at
 # the last float32 below 1 is 2,900.
 HUGE_IN_REACH = 500.0
+# The same of a divisor that has crossed 0, where the loss has leapt by LEAP as well.
+HUGE_AT_POLE = 1e3
 ROOM = 10.0  # times the distance of the steep elements from the singular point
 LEFT_ALONE = 1e-2  # of the distance of the others: there a pole is kept off no further
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from gradscope.facts import (
     Finding,
+    Fix,
     Leap,
     Magnitudes,
     Measured,
@@ -21,7 +22,13 @@ from gradscope.facts import (
 )
 from gradscope.facts import requests as ask
 from gradscope.rules.reading import measurements
-from gradscope.rules.reading.growths import bound_of, clip_bound, is_clipped, is_huge
+from gradscope.rules.reading.growths import (
+    bound_of,
+    clip_bound,
+    crosses_pole,
+    is_clipped,
+    is_huge,
+)
 from gradscope.rules.rule import Rule
 from gradscope.rules.wording import phrases
 
@@ -64,13 +71,15 @@ class HugeGradient(Rule):
         # What is not finite at that step has a rule of its own.
         broken = min((symptom.step for root in roots for symptom in root.symptoms), default=None)
         seen: set[object] = set()
-        for leap in sorted(filter(is_huge, magnitudes.leaps), key=lambda one: one.step):
+        poles = [one for one in magnitudes.leaps if crosses_pole(one, trace.steps)]
+        found = {id(one): one for one in (*filter(is_huge, magnitudes.leaps), *poles)}
+        for leap in sorted(found.values(), key=lambda one: one.step):
             place = leap.call.location
             if (broken is None or leap.step < broken) and place not in seen and len(seen) < MOST:
                 seen.add(place)
-                yield self._about(leap, magnitudes)
+                yield self._about(leap, magnitudes, crosses=leap in poles)
 
-    def _about(self, leap: Leap, magnitudes: Magnitudes) -> Finding:
+    def _about(self, leap: Leap, magnitudes: Magnitudes, *, crosses: bool) -> Finding:
         steep = leap.steep
         op, count = phrases.spelled(leap.call.op), phrases.of_total(steep.count, steep.numel)
         totals = magnitudes.totals()
@@ -82,7 +91,7 @@ class HugeGradient(Rule):
         return self.found(
             f"{maker} makes the gradient {slope} times as large ({count});"
             f" that of `{leap.leaf}` has norm {norm}",
-            _why(leap, op),
+            _why(leap, op, crosses=crosses),
             leap.call,
             severity=Severity.WARNING if is_clipped(magnitudes) else Severity.ERROR,
             phase=Phase.BACKWARD,
@@ -102,10 +111,23 @@ class HugeGradient(Rule):
             tensors=(operand,) if operand is not None else (),
             symptoms=(symptom,),
             fixes=(
+                *((_ON_ONE_SIDE,) if crosses else ()),
                 ask.TameSlope(operand.role if operand else "", own, *bound_of(steep)),
                 ask.ClipNorm(clip_bound(totals[: leap.step])),
             ),
         )
+
+
+_CROSSES = (
+    ". The divisor lies on both sides of 0: on its way from one to the other it passes the pole of"
+    " the quotient, where the loss leaps."
+)
+_ON_ONE_SIDE = Fix(
+    "graph",
+    "keep the divisor on one side of 0 by what it is made of",
+    "unsafe",
+    "least + torch.nn.functional.softplus(x)",
+)
 
 
 def _label(steep: Steep) -> str:
@@ -113,7 +135,7 @@ def _label(steep: Steep) -> str:
     return f"{here}, {text_of(steep.others, 3)} at most elsewhere" if steep.others else here
 
 
-def _why(leap: Leap, op: str) -> str:
+def _why(leap: Leap, op: str, *, crosses: bool) -> str:
     steep = leap.steep
     if steep.others is not None:
         times = text_of(steep.slope / steep.others, 3)
@@ -125,9 +147,10 @@ def _why(leap: Leap, op: str) -> str:
         beside = "No element of it has another slope."
     near = ""
     if steep.near is not None:
+        end = _CROSSES if crosses else "; only an epsilon or rounding keeps it off."
         near = (
             f" The operand is {text_of(steep.near, 3)} from the point where the slope of `{op}` is"
-            " infinite; only an epsilon or rounding keeps it off."
+            f" infinite{end}"
         )
     return (
         f"Everything is finite, but backward multiplies by {text_of(steep.slope, 3)} here. {beside}"

@@ -11,6 +11,8 @@ from gradscope.dataclass import dataclass
 from gradscope.facts import Flat, Growth, Leaf, Leap, Limits, Magnitudes, Steep, Step, Usage
 from gradscope.rules import cutoffs
 
+_DIVISORS = (("div", "other"), ("reciprocal", "self"))
+
 
 def explodes(growth: Growth, limits: Limits) -> bool:
     values = growth.activations
@@ -115,6 +117,22 @@ def is_huge(leap: Leap) -> bool:
     is_new = leap.earlier is not None and steep.slope >= cutoffs.HUGE * leap.earlier
     is_stretched = leap.leaf_stretch is None or leap.leaf_stretch >= cutoffs.HUGE
     return times >= cutoffs.HUGE and is_stretched and (steep.in_reach or is_new)
+
+
+def crosses_pole(leap: Leap, steps: Sequence[Step]) -> bool:
+    """Whether a divisor that lies on both sides of 0 has come so near to it that the loss leapt, as
+    it never did before."""
+    operand, at = leap.steep.operand, leap.step
+    if operand is None or (leap.call.op, operand.role) not in _DIVISORS:
+        return False
+    if operand.min is None or operand.max is None or not operand.min < 0 < operand.max:
+        return False
+    losses = {one.index: abs(one.loss) for one in steps if one.loss is not None}
+    before = [loss for index, loss in losses.items() if index < at and math.isfinite(loss)]
+    if len(before) < cutoffs.FEWEST or not losses.get(at, 0.0) >= cutoffs.LEAP * max(before):
+        return False
+    times = min(leap.carried, leap.steep.slope / (leap.steep.others or 1.0))
+    return times >= cutoffs.HUGE_AT_POLE
 
 
 def bound_of(steep: Steep) -> tuple[float | None, float | None]:
