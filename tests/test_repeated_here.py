@@ -68,6 +68,27 @@ def test_the_op_is_named_and_nothing_has_changed():
     assert not report.not_searched
 
 
+def test_a_step_that_updates_by_itself_is_left_alone(monkeypatch):
+    model = nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    session = Session("training", select=None, ignore=None)
+
+    def whole() -> None:
+        (model(torch.zeros(1, 2)).sum() / torch.zeros(())).backward()
+        session.before_update(model.parameters())
+        optimizer.step()
+
+    with session:
+        session.step(whole)
+        before = model.weight.clone()
+        (model(torch.zeros(1, 2)).sum() / torch.zeros(())).backward()
+        assert session.before_update(model.parameters())
+
+    assert torch.equal(model.weight, before)
+    (left,) = session.report().not_searched
+    assert left.why.startswith("it updates parameters itself")
+
+
 def test_what_comes_after_it_is_told_to_be_unseen():
     session = trained(stop=False)
 

@@ -15,6 +15,7 @@ from dataclasses import replace
 from functools import partial
 
 import torch
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from gradscope.config import Config
 from gradscope.diagnose import diagnose
@@ -150,15 +151,18 @@ class InPlace:
         """In this process, whose gradients, buffers and random states are put back afterwards; what
         else a call does, it has then done twice."""
         leave()
-        observation = Observation(keep_going=True)
+        observation, why = Observation(keep_going=True), ""
         observation.follow(self._seen, self._first)
         try:
             with _kept(), torch.enable_grad(), observation:
                 for randomness, call in self._calls:
                     randomness.put_back()
                     call()
+        except _Updated:
+            why = "it updates parameters itself, which is done in a copy of the process alone"
         except Exception as error:  # the program's own, of what is made twice
             why = f"it raised {type(error).__name__} when it was made again"
+        if why:
             return Report(self._name, Trace(self._name), not_searched=(NotChecked(_WHAT, why),))
         trace = observation.trace(self._name, Ending("finished"))
         return self._with_replay(conclude(self._name, trace, self.config))
@@ -197,9 +201,14 @@ class InPlace:
         return observation.trace(self._name, Ending("finished"))
 
 
+class _Updated(Exception):
+    """A call was to do more than forward and backward."""
+
+
 @contextmanager
 def _kept() -> Iterator[None]:
-    """Begins without gradients, and leaves gradients, buffers and random states as they were."""
+    """Begins without gradients, and leaves gradients, buffers and random states as they were.
+    Raises _Updated where an optimizer is to step."""
     modules, randomness = list(alive(torch.nn.Module)), Randomness()
     leaves = {id(one): one for module in modules for one in module.parameters()}
     grads = [(leaf, leaf.grad) for leaf in leaves.values()]
@@ -207,9 +216,15 @@ def _kept() -> Iterator[None]:
     buffers = [(one, one.clone()) for one in held.values()]
     for leaf, _ in grads:
         leaf.grad = None
+
+    def refuse(*given: object) -> None:
+        raise _Updated
+
+    hook = register_optimizer_step_pre_hook(refuse)
     try:
         yield
     finally:
+        hook.remove()
         for leaf, grad in grads:
             leaf.grad = grad
         with torch.no_grad():

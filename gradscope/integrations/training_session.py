@@ -65,7 +65,7 @@ class Session(Watch):
     def after_update(self) -> None:
         self._in_place.forget()
         self._updates += 1
-        self._missed += self.is_unwatched
+        self._missed += self.is_unwatched and any(one.grad is not None for one in self._held)
 
     def _is_due(self) -> bool:
         number = self._updates
@@ -84,6 +84,7 @@ class Session(Watch):
     def _take_off(self) -> None:
         """The failing step is made again in this process: what comes after it is not watched."""
         self.is_unwatched = True
+        self._replayed = Report(self._name, Trace(self._name))  # what it calls again asks for none
         self._observation.__exit__(None, None, None)
 
     def leave(self) -> None:
