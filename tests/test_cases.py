@@ -32,7 +32,6 @@ UNTRIED = {"fourth_power_of_revenue": {"fix": "a clamp, which takes the loss to 
 _NUMBER = "the epsilon holds, and its number makes the loss: advice comes before that"
 REFUTED = {
     "polar_phase_overflows": {"fix": "the patch gives `polar` the complex dtype as modulus"},
-    "contrastive_without_positives": {"fix": "no patch leaves the anchors without positives out"},
     "orthogonal_basis_rank_deficient": {
         "fix": "a column of zeros has any direction, and the diagonal takes another one"
     },
@@ -45,13 +44,13 @@ REFUTED = {
 
 # No fix that the program tells of is good: what leads is finite, and said to be no more than that.
 NOT_GOOD = frozenset((
-    "checkpointed_block_log",  # the number that it writes makes the loss
     "complex_product_overflows",  # 1e42, which float64 holds
+    "contrastive_without_positives",  # 1e37
     "crps_ensemble_of_one",  # 1e6, which was 17
     "diffusion_last_timestep",  # the number that it writes makes the loss
     "determinant_of_large_numbers",  # 1e41, which float64 holds
+    "hardest_negative_of_one_class",  # the number that it writes makes the loss
     "label_smoothing_over_banned_tokens",  # the number that it writes makes the loss
-    "log_of_linear_output",  # the number that it writes makes the loss
     "noisy_or_bag",  # nothing to learn
     "normal_scale_underflows",  # 1e21
     "squashed_action_atanh",  # the number that it writes makes the loss

@@ -152,12 +152,20 @@ def _shortfall(
     if not is_least and _went_out(before, after, step):
         return verdicts.NothingToLearn()
     if kind in HOLD_OFF and not is_right and learns(before) and not learns(after):
-        return verdicts.NothingToLearn()
+        if not _was_done(before, step):
+            return verdicts.NothingToLearn()
     but = _size(before, after, step)
     # A form that computes the same gives what such data has.
     is_large = isinstance(but, verdicts.HugeLoss | verdicts.HugeGradient)
     is_usual = kind == "stable-op" and is_large and total_norm(after.gradients) <= LEAP
     return None if is_usual else but
+
+
+def _was_done(before: Trace, step: int) -> bool:
+    """Whether the pass before the one that failed had nothing to learn either: of the same batch,
+    where an update asks for two."""
+    norms = [leaf.norms[step - 1] for leaf in before.magnitudes.leaves if len(leaf.norms) >= step]
+    return step > 0 and bool(norms) and not any(one is None or one for one in norms)
 
 
 def _went_out(before: Trace, after: Trace, step: int) -> bool:
