@@ -505,3 +505,14 @@ loss.backward()
 
     assert found.rule == "GS208"
     assert not any(fix.verified for fix in found.fixes)
+
+
+def test_an_index_of_the_data_is_not_bound(tmp_path):
+    table = (
+        "table = torch.randn(3, 10, requires_grad=True)\nwords = torch.tensor([[1], [10], [2]])\n"
+    )
+    report = diagnosed_text(f"{HEAD}{table}table.gather(1, words).sum()\n", tmp_path, verify=True)
+    first, *others = report.findings[0].fixes
+
+    assert first.title == "make room for 11 or more, or map the indices"
+    assert not any(fix.patch for fix in others)

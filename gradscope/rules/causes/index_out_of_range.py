@@ -86,7 +86,7 @@ def _fixes(found: OutOfRange) -> Iterator[Fix | ask.Request]:
     is_class = found.role == "target"
     if is_class and found.only and (found.value < 0 or found.value == UNLABELLED):
         yield ask.IgnoreTarget(found.value)
-    if found.value == found.size and found.only and not is_class:
-        yield ask.BoundIndex(found.dim)
     if found.value >= 0:
         yield Fix("data", f"make room for {found.value + 1} or more, or map the indices")
+    if found.value == found.size and found.only and not is_class:
+        yield ask.BoundIndex(found.dim)  # of an upper end that is computed

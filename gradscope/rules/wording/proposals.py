@@ -161,7 +161,7 @@ _WORDS: Mapping[type[ask.Request], _Words] = {
     ),
     ask.BoundIndex: (
         "data",
-        "let the upper end be in the last one",
+        "let the last index hold the upper end as well",
         "index.clamp(max=x.shape[{0.dim}] - 1)",
     ),
     ask.IgnoreTarget: (
