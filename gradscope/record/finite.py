@@ -216,7 +216,13 @@ class _Slots:
         return there, done
 
 
-_slots = cache(_Slots)  # as long as the process lives
+@cache  # as long as the process lives
+def _slots(device: torch.device) -> _Slots | None:
+    """None where no memory may be locked for it."""
+    try:
+        return _Slots(device)
+    except RuntimeError:
+        return None
 
 
 class Number:
@@ -226,10 +232,11 @@ class Number:
     __slots__ = ("_done", "_there", "is_known")
 
     def __init__(self, tensor: torch.Tensor) -> None:
-        self.is_known = not runs_later(tensor)
+        slots = _slots(tensor.device) if runs_later(tensor) else None
+        self.is_known = slots is None
         self._there = tensor
-        if not self.is_known:
-            self._there, self._done = _slots(tensor.device).ask(tensor)
+        if slots is not None:
+            self._there, self._done = slots.ask(tensor)
 
     def read(self) -> float:
         if not self.is_known:
