@@ -35,7 +35,7 @@ from gradscope.record.forking import (
     has_room,
     survives_a_fork,
 )
-from gradscope.record.held import alive
+from gradscope.record.held import alive, has_peers
 from gradscope.record.observation import Observation
 from gradscope.repair import Budget, repaired
 from gradscope.repair.differences import repeats
@@ -117,7 +117,7 @@ class InPlace:
         budget = Budget(config.verify_time, config.verify_runs)
         unknown = "" if self._calls else "nothing is known that does it again"
         why, seen = self._left_out or unknown, None
-        if not why and _hindrance() and self._leave_here is not None and not _has_peers():
+        if not why and _hindrance() and self._leave_here is not None and not has_peers():
             return self._made_here(self._leave_here)
         try:
             why = why or _hindrance()
@@ -249,12 +249,6 @@ def _without_collectives() -> object:
             if name.startswith("c10d::"):
                 library.impl(name.removeprefix("c10d::"), refuse, "CPU")
     return library
-
-
-def _has_peers() -> bool:
-    """Whether what a call does together with other ranks would wait for them."""
-    distributed = torch.distributed
-    return distributed.is_available() and distributed.is_initialized()
 
 
 def _hindrance() -> str:

@@ -117,3 +117,10 @@ def alive(kind: type) -> Iterator[Any]:
 def any_alive(kind: type) -> bool:
     """Whether there is one: an optimizer that could still take or skip its gradients, say."""
     return any(True for _ in alive(kind))
+
+
+def has_peers() -> bool:
+    """Whether collectives may be under way, which have not filled all of their memory yet, or which
+    a call would wait for."""
+    distributed = torch.distributed
+    return distributed.is_available() and distributed.is_initialized()

@@ -12,7 +12,7 @@ from gradscope.record.context import RunContext
 from gradscope.record.depth import Depth
 from gradscope.record.events.symptoms import Symptoms
 from gradscope.record.finite import all_finite
-from gradscope.record.held import any_alive
+from gradscope.record.held import any_alive, has_peers
 from gradscope.record.optimizers import Work, parameters_of
 from gradscope.record.passes import BackwardPass
 from gradscope.record.schedule import between_looks
@@ -171,7 +171,7 @@ class Watching:
             found = list(self.leaves())
             if not all_finite(found):
                 self.symptoms.note_bad_parameters(found)
-            elif self.alone and not (self.context.is_torn and _has_peers()):
+            elif self.alone and not (self.context.is_torn and has_peers()):
                 self.symptoms.note_left_gradients()
             if self.symptoms.confirmed:
                 self.note_confirmed()
@@ -208,9 +208,3 @@ class Watching:
                 since = min(since, max(step - 1, 0))
             return Unexamined(step, since, None)
         return self._unexamined
-
-
-def _has_peers() -> bool:
-    """Whether collectives may be under way, which have not filled all of their memory yet."""
-    distributed = torch.distributed
-    return distributed.is_available() and distributed.is_initialized()

@@ -203,7 +203,8 @@ def left_out(culprit: Culprit) -> Ways:
     is_returned = isinstance(culprit.source.parents[made], ast.Return)
     if module is not None or (is_returned and spelled(culprit.source, made).name == "relu"):
         edit = left_away(culprit, made, module)
-        yield [edit] if edit is not None else ()
+        if edit is not None:
+            yield Candidate("leave the rectifier away, where the model gives its output", (edit,))
 
 
 def _is_rectifier(found: Spelled) -> bool:

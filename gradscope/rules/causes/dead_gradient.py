@@ -187,13 +187,15 @@ class DeadGradient(Rule):
         """A model that stands still at a loss that is not 0, after steps in which it learnt."""
         last, trained = trace.steps[-1], _trained(magnitudes)
         names, since = [leaf.name for leaf in trained], max(map(_zero_since, trained))
-        instead = Fix(
+        instead: Fix | ask.Request = Fix(
             "graph",
             "leave this function away where the model gives its output, or use one that is never"
             " flat",
             "unsafe",
             "nn.LeakyReLU() for nn.ReLU()",
         )
+        if where.call is not None and where.call.op == "relu":
+            instead = ask.LeaveOutRectifier()
         return self.found(
             f"every gradient is exactly 0 from step {since} on, at a loss of"
             f" {number(last.loss or 0.0)}: {phrases.listed(names)}",
@@ -214,9 +216,7 @@ class DeadGradient(Rule):
             symptoms=tuple(
                 Symptom(Trouble.ZERO, Subject.GRADIENT, last.index, name) for name in names
             ),
-            fixes=(ask.GiveLogits(),)
-            if _is_torchs_own(where)
-            else (ask.LeaveOutRectifier(), ask.LowerRate(), instead),
+            fixes=(ask.GiveLogits(),) if _is_torchs_own(where) else (instead, ask.LowerRate()),
         )
 
 

@@ -156,7 +156,7 @@ _WORDS: Mapping[type[ask.Request], _Words] = {
         "Categorical(logits=z)  # for Categorical(probs=z.softmax(-1))",
     ),
     ask.LeaveOutRectifier: _graph(
-        "leave the rectifier away, where the model gives its output",
+        "leave the rectifier away where the model gives its output, or use one that is never flat",
         "return self.out(h)  # for F.relu(self.out(h))",
     ),
     ask.BoundIndex: (
