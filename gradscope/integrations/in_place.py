@@ -33,6 +33,7 @@ from gradscope.record.forking import (
     can_fork,
     forked,
     has_room,
+    random_state_kept,
     survives_a_fork,
 )
 from gradscope.record.held import alive, has_peers
@@ -116,11 +117,11 @@ class InPlace:
         config = self.config
         budget = Budget(config.verify_time, config.verify_runs)
         unknown = "" if self._calls else "nothing is known that does it again"
-        why, seen = self._left_out or unknown, None
-        if not why and _hindrance() and self._leave_here is not None and not has_peers():
+        why, hindrance, seen = self._left_out or unknown, _hindrance(), None
+        if not why and hindrance and self._leave_here is not None and not has_peers():
             return self._made_here(self._leave_here)
+        why = why or hindrance
         try:
-            why = why or _hindrance()
             seen = self._again({}, None, budget.seconds) if not why else None
         except NoAnswer:
             why = "the copy of the process did not come to its end"
@@ -151,21 +152,26 @@ class InPlace:
         """In this process, whose gradients, buffers and random states are put back afterwards; what
         else a call does, it has then done twice."""
         leave()
-        observation, why = Observation(keep_going=True), ""
-        observation.follow(self._seen, self._first)
         try:
-            with _kept(), torch.enable_grad(), observation:
-                for randomness, call in self._calls:
-                    randomness.put_back()
-                    call()
+            with _kept(), random_state_kept():
+                seen = self._made_again()
         except _Updated:
             why = "it updates parameters itself, which is done in a copy of the process alone"
         except Exception as error:  # the program's own, of what is made twice
             why = f"it raised {type(error).__name__} when it was made again"
-        if why:
-            return Report(self._name, Trace(self._name), not_searched=(NotChecked(_WHAT, why),))
-        trace = observation.trace(self._name, Ending("finished"))
-        return self._with_replay(conclude(self._name, trace, self.config))
+        else:
+            return self._with_replay(conclude(self._name, seen, self.config))
+        return Report(self._name, Trace(self._name), not_searched=(NotChecked(_WHAT, why),))
+
+    def _made_again(self) -> Trace:
+        """The calls, looked at in full."""
+        observation = Observation(keep_going=True)
+        observation.follow(self._seen, self._first)
+        with torch.enable_grad(), observation:
+            for randomness, call in self._calls:
+                randomness.put_back()
+                call()
+        return observation.trace(self._name, Ending("finished"))
 
     def _again(self, patches: Mapping[str, str], setup: Setup | None, limit: float) -> Trace:
         """Raises NoAnswer where the step cannot be told of: it did something outside, the patch
@@ -190,15 +196,10 @@ class InPlace:
         redirect.install(Overlay(folder))
         if setup is not None:
             setup()
-        observation = Observation(keep_going=True)
-        observation.follow(self._seen, self._first)
-        with torch.enable_grad(), observation:
-            for randomness, call in self._calls:
-                randomness.put_back()
-                call()
+        trace = self._made_again()
         if swapped is not None and not swapped.has_run:  # calls begin anew
             raise NoAnswer
-        return observation.trace(self._name, Ending("finished"))
+        return trace
 
 
 class _Updated(Exception):
@@ -207,9 +208,9 @@ class _Updated(Exception):
 
 @contextmanager
 def _kept() -> Iterator[None]:
-    """Begins without gradients, and leaves gradients, buffers and random states as they were.
-    Raises _Updated where an optimizer is to step."""
-    modules, randomness = list(alive(torch.nn.Module)), Randomness()
+    """Begins without gradients, and leaves gradients and buffers as they were. Raises _Updated
+    where an optimizer is to step."""
+    modules = list(alive(torch.nn.Module))
     leaves = {id(one): one for module in modules for one in module.parameters()}
     grads = [(leaf, leaf.grad) for leaf in leaves.values()]
     held = {id(one): one for module in modules for one in module.buffers()}
@@ -230,7 +231,6 @@ def _kept() -> Iterator[None]:
         with torch.no_grad():
             for one, before in buffers:
                 one.copy_(before)
-        randomness.put_back()
 
 
 def _without_collectives() -> object:

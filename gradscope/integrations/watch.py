@@ -17,8 +17,6 @@ from itertools import count
 from types import TracebackType
 from typing import Any
 
-import torch
-
 from gradscope.config import Config, load_config
 from gradscope.config.scalars import words
 from gradscope.facts import (
@@ -40,6 +38,7 @@ from gradscope.pipeline import conclude, share_of, with_sent
 from gradscope.programs.board import Board
 from gradscope.programs.ranks import as_one_rank_reports, shared_of
 from gradscope.record import StopTrace
+from gradscope.record.held import has_peers
 from gradscope.record.observation import Observation
 from gradscope.report import FORMATS, Options
 from gradscope.report.closing import rank_remarks
@@ -69,7 +68,7 @@ class SharedBlock:
     @classmethod
     def begun(cls) -> SharedBlock | None:
         """None in a program of one rank."""
-        board = _board(torch.distributed.is_available() and torch.distributed.is_initialized())
+        board = _board(has_peers())
         return None if board is None else cls(board)
 
     def ended(self, trace: Trace, replayed: Report | None) -> None:

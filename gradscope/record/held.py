@@ -120,7 +120,7 @@ def any_alive(kind: type) -> bool:
 
 
 def has_peers() -> bool:
-    """Whether collectives may be under way, which have not filled all of their memory yet, or which
-    a call would wait for."""
+    """Whether other ranks may take part: collectives may be under way, which have not filled all of
+    their memory yet, and a call may wait for others."""
     distributed = torch.distributed
     return distributed.is_available() and distributed.is_initialized()

@@ -13,7 +13,7 @@ from gradscope.facts import Location
 from gradscope.record.definitions import definition, variable
 from gradscope.record.events.provenance import storage_key
 from gradscope.record.finite import is_distributed, unwrapped
-from gradscope.record.held import alive, held_as, modules_in, parts_of, variables
+from gradscope.record.held import alive, has_peers, held_as, modules_in, parts_of, variables
 from gradscope.record.sites import (
     LIBRARY,
     ModuleFrame,
@@ -139,8 +139,7 @@ class Names:
     def sharded(self, frame: FrameType | None) -> list[torch.nn.Parameter]:
         """The parameters of which a part is here (DTensor, FSDP1). While FSDP has gathered them,
         other ones stand in their places."""
-        distributed = torch.distributed
-        if not (distributed.is_available() and distributed.is_initialized()):
+        if not has_peers():
             return []  # many programs import DTensor, and to look takes long
         self.look(frame)
         return [

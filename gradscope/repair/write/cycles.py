@@ -3,9 +3,10 @@
 import ast
 from collections.abc import Sequence
 
-from gradscope.facts import Edit
+from gradscope.facts import Edit, Location
 from gradscope.facts import requests as ask
 from gradscope.repair.write.culprit import Candidate, Culprit, Ways
+from gradscope.repair.write.reading import factor
 from gradscope.repair.write.splice import (
     after,
     before,
@@ -15,14 +16,15 @@ from gradscope.repair.write.splice import (
     whole_lines,
 )
 from gradscope.repair.write.statements import block_of, dropped
-from gradscope.repair.write.training import target_of
+from gradscope.repair.write.training import rate_of, target_of
 from gradscope.repair.write.uses import calls_around
 from gradscope.rules.wording import proposals
 from gradscope.source import Source
 from gradscope.source.arguments import called
-from gradscope.source.spans import ancestors, statement_at
+from gradscope.source.spans import alike, ancestors, statement_at
 
 _LENGTHS = ("total_iters", "T_max", "total_steps")  # arguments of torch's schedulers
+_FACTORS = "let the schedule's function give factors, without the rate itself"
 _NARROW = ("torch.bfloat16", "torch.float16", "torch.half")
 _CASTS = ("bfloat16", "half")
 
@@ -134,10 +136,8 @@ def slowed(culprit: Culprit, request: ask.SlowSchedule) -> Ways:
 def awake(culprit: Culprit, request: ask.FactorAboveZero) -> Ways:
     """`step / warmup` for `step // warmup`, which is 0 below 1; `(epoch + 1) / warmup` for what is
     0 in the first epoch."""
-    source = culprit.source
-    given = culprit.at(request.given_by) or statement_at(source, request.given_by)
-    function = source.nodes.function(given) if given is not None else None
-    if not isinstance(function, ast.FunctionDef | ast.Lambda):
+    source, function = culprit.source, _function_at(culprit, request.given_by)
+    if function is None:
         return
     counts = [one.arg for one in function.args.args]
     for quotient in ast.walk(function):
@@ -150,6 +150,33 @@ def awake(culprit: Culprit, request: ask.FactorAboveZero) -> Ways:
         elif isinstance(quotient.op, ast.Div):
             edit = source.replaced(quotient.left, f"({source.of(quotient.left)} + 1)")
             yield Candidate(proposals.COUNTED_FROM_ONE, (edit,))
+
+
+def _function_at(culprit: Culprit, place: Location | None) -> ast.FunctionDef | ast.Lambda | None:
+    """The function that gives the factors of a schedule, by a place in it."""
+    source = culprit.source
+    given = culprit.at(place) or statement_at(source, place)
+    function = source.nodes.function(given) if given is not None else None
+    return function if isinstance(function, ast.FunctionDef | ast.Lambda) else None
+
+
+def rate_of_one(culprit: Culprit, request: ask.RateOfOne) -> Ways:
+    """The rate left out of what the schedule's function gives, where that multiplies by the very
+    words that the optimizer is given; else `lr=1.0`, where that is made."""
+    made, schedule = culprit.at(request.usage.made), request.usage.schedule
+    rate = rate_of(made) if isinstance(made, ast.Call) else None
+    if rate is None:
+        return
+    function = _function_at(culprit, schedule.given_by if schedule is not None else None)
+    for node in ast.walk(function) if function is not None else ():
+        match node:
+            case ast.BinOp(left=left, op=ast.Mult(), right=other) if alike(left, rate):
+                yield culprit.written(_FACTORS, node, factor(culprit.text(other)))
+            case ast.BinOp(left=other, op=ast.Mult(), right=right) if alike(right, rate):
+                yield culprit.written(_FACTORS, node, factor(culprit.text(other)))
+            case ast.BinOp(left=left, op=ast.Div()) if alike(left, rate):
+                yield culprit.written(_FACTORS, left, "1")
+    yield [culprit.replace(rate, "1.0")]
 
 
 def turned(culprit: Culprit, request: ask.WaitForLess) -> Ways:

@@ -146,7 +146,7 @@ BY_FIELDS: Mapping[type[ask.Request], Callable[[Culprit, Any], Ways]] = {
     ask.FactorAboveZero: cycles.awake,
     ask.DecayRate: stepping.decaying,
     ask.WaitForLess: cycles.turned,
-    ask.RateOfOne: training.rate_of_one,
+    ask.RateOfOne: cycles.rate_of_one,
     ask.ClipNorm: training.clipped,
     ask.MoveClipping: training.in_time,
     ask.KeepNorm: initial.keeping,

@@ -10,20 +10,17 @@ from gradscope.facts import Edit, Location, text_of
 from gradscope.facts import requests as ask
 from gradscope.ops.dtypes import Margin, eps_for
 from gradscope.repair.write.culprit import Candidate, Culprit, Edits, Ways
-from gradscope.repair.write.reading import factor
 from gradscope.repair.write.splice import before, keyword, moved_before
 from gradscope.rules.wording import proposals
 from gradscope.source import Source, definition, expression, holds
 from gradscope.source.arguments import called
 from gradscope.source.hand_updates import Holder
-from gradscope.source.spans import alike, ancestors
+from gradscope.source.spans import ancestors
 from gradscope.source.tree import covers
 
 RATES = (0.1, 0.01, 1e-3, 1e-4, 1e-5)  # of the learning rate that diverged
 _SCALERS = ("torch.amp.GradScaler", "torch.cuda.amp.GradScaler", "torch.GradScaler")
 _LOADERS = ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader")
-_LAMBDA = "torch.optim.lr_scheduler.LambdaLR"
-_FACTORS = "let the schedule's function give factors, without the rate itself"
 _AROUND = (ast.For, ast.While, ast.With)
 LOSS_SCALE = 65536.0  # GradScaler's own first scale
 
@@ -80,39 +77,6 @@ def rate_of(call: ast.Call) -> ast.expr | None:
     """The learning rate that an optimizer is given."""
     given = next((key.value for key in call.keywords if key.arg == "lr"), None)
     return call.args[1] if given is None and len(call.args) > 1 else given
-
-
-def rate_of_one(culprit: Culprit, request: ask.RateOfOne) -> Ways:
-    """The rate left out of what the schedule's function gives, where that multiplies by the very
-    words that the optimizer is given; else `lr=1.0`, where that is made."""
-    made = culprit.at(request.usage.made)
-    rate = rate_of(made) if isinstance(made, ast.Call) else None
-    if rate is None:
-        return
-    for node in _given_to_schedules(culprit):
-        match node:
-            case ast.BinOp(left=left, op=ast.Mult(), right=other) if alike(left, rate):
-                yield culprit.written(_FACTORS, node, factor(culprit.text(other)))
-            case ast.BinOp(left=other, op=ast.Mult(), right=right) if alike(right, rate):
-                yield culprit.written(_FACTORS, node, factor(culprit.text(other)))
-            case ast.BinOp(left=left, op=ast.Div()) if alike(left, rate):
-                yield culprit.written(_FACTORS, left, "1")
-    yield [culprit.replace(rate, "1.0")]
-
-
-def _given_to_schedules(culprit: Culprit) -> Iterator[ast.AST]:
-    """The parts of what the functions of `LambdaLR` return."""
-    source = culprit.source
-    for call in source.nodes.every(ast.Call):
-        if culprit.names.dotted(call.func) == _LAMBDA:
-            for given in (*call.args[1:2], *(key.value for key in call.keywords)):
-                function = definition(source, given) if isinstance(given, ast.Name) else given
-                if isinstance(function, ast.Lambda):
-                    yield from ast.walk(function.body)
-            named = {one.id for one in call.args if isinstance(one, ast.Name)}
-            for made in source.nodes.every(ast.FunctionDef):
-                if made.name in named:
-                    yield from ast.walk(made)
 
 
 def through_scaler(culprit: Culprit) -> Iterator[Candidate]:

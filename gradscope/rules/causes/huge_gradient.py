@@ -71,13 +71,13 @@ class HugeGradient(Rule):
         # What is not finite at that step has a rule of its own.
         broken = min((symptom.step for root in roots for symptom in root.symptoms), default=None)
         seen: set[object] = set()
-        poles = [one for one in magnitudes.leaps if crosses_pole(one, trace.steps)]
-        found = {id(one): one for one in (*filter(is_huge, magnitudes.leaps), *poles)}
-        for leap in sorted(found.values(), key=lambda one: one.step):
-            place = leap.call.location
+        for leap in sorted(magnitudes.leaps, key=lambda one: one.step):
+            place, crosses = leap.call.location, crosses_pole(leap, trace.steps)
+            if not (crosses or is_huge(leap)):
+                continue
             if (broken is None or leap.step < broken) and place not in seen and len(seen) < MOST:
                 seen.add(place)
-                yield self._about(leap, magnitudes, crosses=leap in poles)
+                yield self._about(leap, magnitudes, crosses=crosses)
 
     def _about(self, leap: Leap, magnitudes: Magnitudes, *, crosses: bool) -> Finding:
         steep = leap.steep

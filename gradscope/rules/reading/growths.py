@@ -106,7 +106,7 @@ def is_huge(leap: Leap) -> bool:
     """Whether the op multiplied by more than its other elements, its history and the units of what
     it read explain, and whether that came to a leaf."""
     steep = leap.steep
-    times = min(leap.carried, steep.slope / (steep.others or 1.0))
+    times = _times(leap)
     if steep.in_reach and steep.others is not None and times >= cutoffs.HUGE:
         return True
     # What is no larger than the numbers that it multiplies with comes of those.
@@ -131,8 +131,12 @@ def crosses_pole(leap: Leap, steps: Sequence[Step]) -> bool:
     before = [loss for index, loss in losses.items() if index < at and math.isfinite(loss)]
     if len(before) < cutoffs.FEWEST or not losses.get(at, 0.0) >= cutoffs.LEAP * max(before):
         return False
-    times = min(leap.carried, leap.steep.slope / (leap.steep.others or 1.0))
-    return times >= cutoffs.HUGE_AT_POLE
+    return _times(leap) >= cutoffs.HUGE_AT_POLE
+
+
+def _times(leap: Leap) -> float:
+    """By how much more the op multiplied than its other elements, as far as that came to a leaf."""
+    return min(leap.carried, leap.steep.slope / (leap.steep.others or 1.0))
 
 
 def bound_of(steep: Steep) -> tuple[float | None, float | None]:
