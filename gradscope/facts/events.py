@@ -357,7 +357,8 @@ class Leap:
     largest gradient through this op: `norm` is the norm of that, `carried` how many times the
     gradient that came to the steep elements, and the one that the others handed on, it is at
     least; `leaf_stretch` is as `stretch`, between the leaf and what the op gave. `by_factor`: the
-    gradient was multiplied by what `call` gave.
+    gradient was multiplied by what `call` gave. `crossed`: the one number that it divides by lay on
+    the other side of 0 before.
     """
 
     step: int
@@ -371,3 +372,4 @@ class Leap:
     carried: float
     leaf_stretch: float | None
     by_factor: bool = False
+    crossed: bool = False

@@ -18,7 +18,7 @@ from gradscope.record.finite import plain
 from gradscope.record.graph import consumers, node_name
 from gradscope.record.journal import Note, to_call
 from gradscope.record.sites import instruction_of
-from gradscope.record.sizes.steep import SteepInput, steepest
+from gradscope.record.sizes.steep import SteepInput, side_of_divisor, steepest
 from gradscope.record.tracing import computes_values, unobserved
 
 MOST_NODES = 100_000  # of a graph that are measured, the nearest to the loss first
@@ -49,6 +49,7 @@ class Crossing:
     half: tuple[bool, ...] = ()  # whether numbers of a half type were passed on
     full: bool = False  # no element of the gradient that came in is 0; asked of selections alone
     steep: SteepInput | None = None  # where it handed on far more than came in
+    side: float | None = None  # the sign of the one number that it divided by
     below: dict[int, int] = field(default_factory=dict)
     leaves: dict[int, int] = field(default_factory=dict)
     note: Note | None = None
@@ -126,12 +127,13 @@ def _measure(node: Any, crossing: Crossing) -> Callable[[Any, Any], None]:
                 selects = crossing.selection is not None
                 full = selects and all(map(_has_no_zero, grad_outputs))
                 steep = steepest(node, grad_outputs, grad_inputs, math.hypot(*norms), into)
+                side = side_of_divisor(node)
         except Exception:  # a tensor of a kind that we cannot read: a gap, not the program's fault
             return
         crossing.out = math.hypot(*norms)
         crossing.into = into
         crossing.full = full
-        crossing.steep = steep
+        crossing.steep, crossing.side = steep, side
         # bfloat16 reaches as far down as float32.
         crossing.half = tuple(
             grad is not None and grad.dtype is torch.float16 and grad.numel() > 0

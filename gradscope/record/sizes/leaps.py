@@ -1,28 +1,33 @@
 """Which ops of one backward pass made some elements of the gradient far larger than others."""
 
 import math
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import torch
 
-from gradscope.facts import Leap
+from gradscope.facts import Leap, Steep
 from gradscope.record.finite import norm_of, plain
 from gradscope.record.sizes.crossings import Crossing
 from gradscope.record.sizes.inspection import Inspected
 from gradscope.record.sizes.leaves import Leaves
+from gradscope.record.sizes.steep import SteepInput
 
 _MOST = 8  # kept of a run
+_MORE = 10.0  # times the least that is kept has to come to a leaf, to be kept in its place
 _UNDOES = 10.0  # times what a slope has made large: so near, its inverse made it small before
 _CANCELS = 100.0  # times what is left of a gradient: no sum of unrelated ones is so small
 
 
 class Leaps:
-    """The largest of each step, one a place, in the order of the steps."""
+    """The largest of each step, one a place; of a run those of which most comes to a leaf."""
 
     def __init__(self, leaves: Leaves) -> None:
         self._leaves = leaves
         self.found: list[Leap] = []
         self._earlier: dict[object, float] = {}  # slopes at the steps before, by place
+        self._sides: dict[object, set[float]] = defaultdict(set)  # of divisors, likewise
 
     def note(self, seen: Inspected) -> None:
         slopes: dict[object, float] = {}
@@ -30,6 +35,8 @@ class Leaps:
             place: object = crossing.name, crossing.place
             if crossing.out:
                 slopes[place] = max(slopes.get(place, 0.0), crossing.gain)
+            if crossing.side is not None:
+                self._sides[place].add(crossing.side)
             if crossing.steep is not None and crossing.place is not None:
                 found = self._leap(position, seen)
                 if found is not None:
@@ -44,6 +51,10 @@ class Leaps:
             self.found[self.found.index(same)] = leap
         elif same is None and len(self.found) < _MOST:
             self.found.append(leap)
+        elif same is None:
+            least = min(self.found, key=lambda one: one.carried)
+            if leap.carried > _MORE * least.carried:
+                self.found[self.found.index(least)] = leap
 
     def _leap(self, position: int, seen: Inspected) -> Leap | None:
         leaves, crossing = seen.crossings.variables, seen.nodes[position]
@@ -67,7 +78,7 @@ class Leaps:
         return Leap(
             step=seen.step,
             call=made_by.call,
-            steep=at.steep,
+            steep=self._named(at, seen, crossing),
             earlier=self._earlier.get((crossing.name, crossing.place)),
             stretch=at.steep.slope * read / y if y and read else None,
             explained=max(at.largest, y, read or 0.0),
@@ -76,7 +87,17 @@ class Leaps:
             carried=carried,
             leaf_stretch=carried * weight / y if y and weight else None,
             by_factor=at.factor is not None,
+            crossed=len(self._sides[crossing.name, crossing.place]) > 1,
         )
+
+    def _named(self, at: SteepInput, seen: Inspected, crossing: Crossing) -> Steep:
+        """With the name of the leaf that is next to the singular point itself."""
+        steep, leaf = at.steep, crossing.leaves.get(at.edge)
+        if steep.operand is None or leaf is None or not steep.own or at.factor is not None:
+            return steep
+        fact = self._leaves.meet(seen.crossings.variables[leaf], seen.frame).fact
+        held = {"name": fact.name, "held_as": fact.held_as, "requires_grad": True}
+        return replace(steep, operand=replace(steep.operand, **held))
 
 
 def _norm(crossing: Crossing, edge: int) -> float:

@@ -24,6 +24,7 @@ _LOWEST = 2048  # powers of 2 below 1 that float64 has, and some
 _APART = 7  # powers of 2 without an element between the steep ones and the others
 _PREFIX = "_saved_"
 _VIEWS = 4  # nodes between a product and the op that gave its factor: it was expanded, reshaped
+_DIVISORS = {"div": "_saved_other", "reciprocal": "_saved_result"}
 _INPUTS = {"self": 0, "other": 1, "tensor2": 2}  # of the node, by the names in the schema
 
 
@@ -180,6 +181,16 @@ def _of_factor(node: Any, edge: int) -> tuple[dict[str, Any] | None, int | None]
                 return (place, below._sequence_nr()) if is_near else (None, None)
             below = below.next_functions[0][0]
     return None, None
+
+
+def side_of_divisor(node: Any) -> float | None:
+    """1 or -1, the side of 0 on which the one number lies that a node divided by; None where there
+    are several, and where it divided by none."""
+    saved = getattr(node, _DIVISORS.get(node_stem(node.name()).lower(), ""), None)
+    values = plain(saved) if isinstance(saved, torch.Tensor) else None
+    if values is None or values.numel() != 1 or not values.dtype.is_floating_point:
+        return None
+    return math.copysign(1.0, float(values))
 
 
 def _values_of(

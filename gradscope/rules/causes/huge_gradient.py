@@ -21,6 +21,7 @@ from gradscope.facts import (
     text_of,
 )
 from gradscope.facts import requests as ask
+from gradscope.rules import fixes
 from gradscope.rules.reading import measurements
 from gradscope.rules.reading.growths import (
     bound_of,
@@ -111,7 +112,7 @@ class HugeGradient(Rule):
             tensors=(operand,) if operand is not None else (),
             symptoms=(symptom,),
             fixes=(
-                *((_ON_ONE_SIDE,) if crosses else ()),
+                *(_kept_on_one_side(leap) if crosses else ()),
                 ask.TameSlope(operand.role if operand else "", own, *bound_of(steep)),
                 ask.ClipNorm(clip_bound(totals[: leap.step])),
             ),
@@ -119,8 +120,8 @@ class HugeGradient(Rule):
 
 
 _CROSSES = (
-    ". The divisor lies on both sides of 0: on its way from one to the other it passes the pole of"
-    " the quotient, where the loss leaps."
+    ". The divisor {both}: on its way from one to the other it passes the pole of the quotient,"
+    " where the loss leaps."
 )
 _ON_ONE_SIDE = Fix(
     "graph",
@@ -128,6 +129,13 @@ _ON_ONE_SIDE = Fix(
     "unsafe",
     "least + torch.nn.functional.softplus(x)",
 )
+
+
+def _kept_on_one_side(leap: Leap) -> Iterator[Fix]:
+    operand = leap.steep.operand
+    if operand is not None and leap.crossed and (operand.max or 0.0) < 0:  # it was above 0 before
+        yield from fixes.as_logarithm(operand)
+    yield _ON_ONE_SIDE
 
 
 def _label(steep: Steep) -> str:
@@ -146,8 +154,11 @@ def _why(leap: Leap, op: str, *, crosses: bool) -> str:
     else:
         beside = "No element of it has another slope."
     near = ""
+    both = "was on the other side of 0 before" if leap.crossed else "lies on both sides of 0"
     if steep.near is not None:
-        end = _CROSSES if crosses else "; only an epsilon or rounding keeps it off."
+        end = (
+            _CROSSES.format(both=both) if crosses else "; only an epsilon or rounding keeps it off."
+        )
         near = (
             f" The operand is {text_of(steep.near, 3)} from the point where the slope of `{op}` is"
             f" infinite{end}"
@@ -172,7 +183,7 @@ def _numbers(leap: Leap) -> Iterator[str]:
             for name, value in (("min", steep.operand.min), ("max", steep.operand.max))
             if value is not None and math.isfinite(value)
         )
-        at = f"{steep.operand.role}{phrases.place(steep.index)}"
+        at = f"{steep.operand.called or steep.operand.role}{phrases.place(steep.index)}"
         yield f"{at} = {text_of(steep.operand.at, 4)}" + (f" ({ends})" if ends else "")
     yield (
         f"gradient of `{leap.leaf}` has norm {text_of(leap.norm, 4)},"

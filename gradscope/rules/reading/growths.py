@@ -120,12 +120,14 @@ def is_huge(leap: Leap) -> bool:
 
 
 def crosses_pole(leap: Leap, steps: Sequence[Step]) -> bool:
-    """Whether a divisor that lies on both sides of 0 has come so near to it that the loss leapt, as
-    it never did before."""
+    """Whether a divisor that lies on both sides of 0, or went over to the other one, has come so
+    near to it that the loss leapt, as it never did before."""
     operand, at = leap.steep.operand, leap.step
     if operand is None or (leap.call.op, operand.role) not in _DIVISORS:
         return False
-    if operand.min is None or operand.max is None or not operand.min < 0 < operand.max:
+    if operand.min is None or operand.max is None:
+        return False
+    if not (leap.crossed or operand.min < 0 < operand.max):
         return False
     losses = {one.index: abs(one.loss) for one in steps if one.loss is not None}
     before = [loss for index, loss in losses.items() if index < at and math.isfinite(loss)]
