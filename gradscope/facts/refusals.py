@@ -79,6 +79,11 @@ class Refusal:
     step: int
     raised_at: Location | None = None
 
+    @property
+    def is_seen(self) -> bool:
+        """Whether what it came of was."""
+        return True
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangedInPlace(Refusal):
@@ -98,12 +103,20 @@ class ChangedInPlace(Refusal):
     cleared: bool = False
     shared: Shared | None = None
 
+    @property
+    def is_seen(self) -> bool:
+        return bool(self.saved and self.writes)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphFreed(Refusal):
     """What an earlier backward has freed was needed again."""
 
     shared: Shared
+
+    @property
+    def is_seen(self) -> bool:
+        return self.shared.made is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

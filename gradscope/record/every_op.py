@@ -251,7 +251,7 @@ class EveryOp:
             scores=self.scores.found,
             unreached=self.scores.unreached,
             settings=tuple(self.settings),
-            unexamined=self.watching.unexamined(ending),
+            unexamined=self.watching.unexamined(ending, trace.refusal),
             raised=mode.raised.fact(ending),
             surged=self.sizes.surges.first,
             compiled=self.depth.compiled.fact(),

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from gradscope.facts import Ending, Kind, Unexamined
+from gradscope.facts import AnyRefusal, Ending, Kind, Unexamined
 from gradscope.record import graph
 from gradscope.record.context import RunContext
 from gradscope.record.depth import Depth
@@ -200,9 +200,12 @@ class Watching:
         ways = self.context.journal.ancestors(*(event for event in events if event is not None))
         return None not in events and all(raw.fact.kind is not Kind.SOURCE for raw in ways)
 
-    def unexamined(self, ending: Ending) -> Unexamined | None:
+    def unexamined(self, ending: Ending, refusal: AnyRefusal | None) -> Unexamined | None:
         """Of a program that ended like this."""
-        if self._unexamined is None and ending.gave_up and not self.depth.is_full:
+        is_seen = self.depth.is_full
+        if refusal is not None and not refusal.is_seen and self.depth.full_from is None:
+            is_seen &= not self.depth.full_since  # what it came of is older
+        if self._unexamined is None and ending.gave_up and not is_seen:
             step, since = self.context.step, self._since
             if ending.device_assert:  # told later than it was, perhaps in the next step
                 since = min(since, max(step - 1, 0))

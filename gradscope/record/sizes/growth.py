@@ -92,7 +92,8 @@ def _longest_chain(crossings: Sequence[Crossing]) -> list[int]:
 def _repeats(crossings: Sequence[Crossing], chain: list[int]) -> list[int]:
     """The occurrences of one computation: the same op on the same line, or, where every layer has
     a line of its own, the same op. Of those that repeat, one that does as often as most others:
-    it happens once a layer or a step."""
+    it happens once a layer or a step. Layers that one line runs, as it does those of a container,
+    go on where another line runs such."""
     by_place: dict[object, list[int]] = defaultdict(list)
     by_name: dict[object, list[int]] = defaultdict(list)
     for position in chain:
@@ -105,8 +106,20 @@ def _repeats(crossings: Sequence[Crossing], chain: list[int]) -> list[int]:
         counts = Counter(map(len, often))
         if often:
             usual = max(counts, key=lambda count: (counts[count], count))
-            return next(group for group in often if len(group) == usual)
+            chosen = next(group for group in often if len(group) == usual)
+            if not _are_layers(crossings, chosen):
+                return chosen
+            name = crossings[chosen[0]].name
+            alike = [one for one in by_place.values() if crossings[one[0]].name == name]
+            layers = {at for one in alike if _are_layers(crossings, one) for at in one}
+            return [position for position in chain if position in layers]
     return []
+
+
+def _are_layers(crossings: Sequence[Crossing], group: Sequence[int]) -> bool:
+    """Whether each of several occurrences is another module's."""
+    modules = {crossings[position].module for position in group}
+    return len(group) > 1 and len(modules) == len(group) and not {None, ""} & modules
 
 
 def _modules(crossings: Sequence[Crossing], span: Sequence[int]) -> tuple[str, ...]:

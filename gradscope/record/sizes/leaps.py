@@ -96,8 +96,8 @@ class Leaps:
         if steep.operand is None or leaf is None or not steep.own or at.factor is not None:
             return steep
         fact = self._leaves.meet(seen.crossings.variables[leaf], seen.frame).fact
-        held = {"name": fact.name, "held_as": fact.held_as, "requires_grad": True}
-        return replace(steep, operand=replace(steep.operand, **held))
+        named = replace(steep.operand, name=fact.name, held_as=fact.held_as, requires_grad=True)
+        return replace(steep, operand=named)
 
 
 def _norm(crossing: Crossing, edge: int) -> float:

@@ -205,9 +205,26 @@ def _from_tensors(culprit: Culprit, value: ast.expr, are_read: bool) -> str | No
             return inner
         if dotted.startswith("numpy.") and inner is not None:
             return culprit.torch(f"torch.{dotted.removeprefix('numpy.')}({inner})")
-    text = source.written(value, {one: _unread(source, one) for one in _outermost(value)})
+    text = source.written(
+        value, {one: _unread(source, one) for one in _outermost(value)} | _filled(culprit, value)
+    )
     many = isinstance(value, ast.List | ast.ListComp) or not are_read
     if isinstance(value, ast.Name):
         lists = (ast.List, ast.ListComp)
         many |= any(isinstance(one, lists) for one in _fillings(source, value))
     return culprit.torch(f"torch.stack({text})") if many else text
+
+
+def _filled(culprit: Culprit, value: ast.expr) -> dict[ast.expr, str]:
+    """`torch.zeros_like(x)` for the 0 in `[0.0, x]`: what is stacked has to be tensors."""
+    parts = value.elts if isinstance(value, ast.List) else []
+    tensors = [one for one in parts if not isinstance(one, ast.Constant)]
+    like = _unread(culprit.source, tensors[0]) if tensors else ""
+    found: dict[ast.expr, str] = {}
+    for one in parts if like else ():
+        if isinstance(one, ast.Constant) and isinstance(one.value, int | float):
+            made = f"full_like({like}, {culprit.source.of(one)})"
+            if one.value in (0, 1):
+                made = f"{'ones' if one.value else 'zeros'}_like({like})"
+            found[one] = culprit.torch(f"torch.{made}")
+    return found

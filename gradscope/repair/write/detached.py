@@ -347,7 +347,7 @@ _WAYS: Mapping[NoGradient, tuple[Callable[[Culprit], Iterator[Candidate]], ...]]
     NoGradient.FROZEN: (_thawed,),
     NoGradient.LATE: (_earlier,),
     NoGradient.UNREGISTERED: (_registered,),
-    NoGradient.STALE: (made_later,),
+    **dict.fromkeys((NoGradient.STALE, NoGradient.REPLACED, NoGradient.ADDED), (made_later,)),
     NoGradient.REMADE: (_made_once,),
     NoGradient.ZERO_WEIGHT: (away_from_zero,),
 }

@@ -116,7 +116,7 @@ def each_turn(culprit: Culprit, request: ask.ComputeAnew) -> Ways:
         if turn is function:
             within = within.rpartition(".<locals>.")[0] or "<module>"
         lines = lines_of(request.calls, replace(request.backward, function=within))
-        above = block[: block.index(turn)]
+        above = [one for part in block[: block.index(turn)] for one in _opened(part)]
         found = [one for one in above if is_on(one, lines)]
         if found and all(isinstance(one, _SIMPLE) and whole_lines(source, one) for one in found):
             edits = before(source, turn.body[0], *(commented(source, one) for one in found))
@@ -127,6 +127,14 @@ def each_turn(culprit: Culprit, request: ask.ComputeAnew) -> Ways:
         (culprit.finding.location, *(one.location for one in request.calls))
     ):
         yield _unconditional(culprit, place)
+
+
+def _opened(statement: ast.stmt) -> Iterator[ast.stmt]:
+    """A statement, or those in the body of a loop."""
+    if isinstance(statement, ast.For | ast.While):
+        yield from chain.from_iterable(map(_opened, statement.body))
+    else:
+        yield statement
 
 
 def _where_read(culprit: Culprit, made: ast.stmt | None) -> Iterator[Candidate]:

@@ -69,6 +69,8 @@ def made_later(culprit: Culprit) -> Iterator[Candidate]:
         return
     for call in (culprit.node, *calls_around(source, culprit.node)):
         made, parts = source.nodes.statement(call), [*_parts(call)]
+        if not isinstance(made, ast.Assign | ast.AnnAssign):  # it is used up there
+            continue
         names = {one.id for part in parts for one in ast.walk(part) if isinstance(one, ast.Name)}
         later = (one for one in block_of(source, made) if one.lineno > made.lineno)
         until_trained = takewhile(lambda one: not isinstance(one, ast.For | ast.While), later)

@@ -106,7 +106,10 @@ def _shared(shared: refusals.Shared, raised_at: Location | None) -> Iterator[ask
         if shared.anew and shared.made is not None:  # what it learnt from both would cancel out
             yield ask.DetachMade(shared.made)
         detached = map(ask.DetachCarried, shared.carried if shared.used is not None else ())
-        yield from (anew, *detached) if shared.trained or not shared.updates else (*detached, anew)
+        if shared.trained:  # what is trained goes on being so
+            yield anew
+        else:
+            yield from (*detached, anew) if shared.updates else (anew, *detached)
         yield ask.KeepGraph(raised_at)
         return
     if shared.weighed and shared.name:  # a weight is not there to be trained by what it weighs
