@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from corpus import diagnosed_text, patched
 
 from gradscope.facts import Finding, Severity
-from gradscope.ops.requirements import REFUSES
+from gradscope.ops.requirements import REFUSES, TAKES_SOME
 from gradscope.pipeline import exit_code
 
 HEAD = """\
@@ -430,6 +430,62 @@ def test_an_op_refuses_what_lies_outside_of_its_domain(op: str) -> None:
                 given[domain.position] = torch.tensor([0.5, outside])
                 with pytest.raises(RuntimeError):
                     called(*given, *more)
+
+
+@pytest.mark.parametrize("op", sorted(TAKES_SOME))
+def test_an_op_that_takes_some_of_what_is_there_refuses_nothing(op: str) -> None:
+    some, none = torch.tensor([0.25, 1.0]), torch.tensor([])
+    joins = TAKES_SOME[op] == "tensors"
+    given, more = ([some], []) if joins else (some, none)
+    called = getattr(torch, op)
+    called(given)
+    with pytest.raises((RuntimeError, IndexError, ValueError)):
+        called(more)
+
+
+OF_NOTHING = """\
+for step in range(3):
+    h = net(x)
+    terms = []
+    for row in h:
+        near = row[row.abs() < (2.0 if step < 2 else 0.0)]
+        {choose}
+    {loss}
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("choose", "loss", "line", "patch"),
+    [
+        (
+            "terms.append(near.amax())",
+            "loss = sum(terms, h.sum())",
+            "near.amax()",
+            "if not near.numel():\n            continue\n        terms.append(near.amax())",
+        ),
+        (
+            "terms += [near.sum()] if len(near) else []",
+            "loss = torch.stack(terms).mean()",
+            "torch.stack(terms)",
+            "loss = torch.stack(terms).mean() if terms else h.sum() * 0",
+        ),
+    ],
+)
+def test_what_refuses_nothing_is_left_out_where_there_is_nothing(
+    choose: str, loss: str, line: str, patch: str, tmp_path: Path
+) -> None:
+    head = "net, x = nn.Linear(4, 3), 0.1 * torch.randn(6, 4)\n"
+    head += "opt = torch.optim.SGD(net.parameters(), lr=0.1)\n"
+
+    found = found_in(head + OF_NOTHING.format(choose=choose, loss=loss), tmp_path, verify=True)
+
+    assert found.rule == "GS207"
+    assert line in line_of(found, tmp_path)
+    assert found.fixes[0].verified
+    assert patch in patched(found.fixes[0].patch, tmp_path)
 
 
 NET = "net = nn.Linear(4, 1)\nx, y = torch.randn(16, 4), torch.randint(0, 2, (16, 1)).float()\n"

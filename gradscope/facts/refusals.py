@@ -305,7 +305,16 @@ class SingleItem:
     recorded: bool = True
 
 
-Objected = Spectrum | OutOfRange | OutOfDomain | Unfit | SingleItem
+@dataclass(frozen=True, slots=True)
+class Nothing:
+    """No elements, or no tensors, for what gives one of its elements or joins tensors. `role` is the
+    operand; `graph` names a tensor with a graph, of the function that called it."""
+
+    role: str
+    graph: str = ""
+
+
+Objected = Spectrum | OutOfRange | OutOfDomain | Unfit | SingleItem | Nothing
 
 
 @dataclass(frozen=True, slots=True)

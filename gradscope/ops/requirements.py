@@ -25,6 +25,13 @@ REFUSES: Mapping[str, tuple[Domain, ...]] = {
 }
 
 
+# Which give one of the elements of an operand, or join tensors.
+TAKES_SOME: Mapping[str, str] = {
+    **dict.fromkeys(("amax", "amin", "aminmax", "argmax", "argmin", "max", "min", "mode"), "self"),
+    **dict.fromkeys(("cat", "stack"), "tensors"),
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Indexing:
     """`index` holds positions along a dimension of `into`, by the names of the schema: `dim`, or

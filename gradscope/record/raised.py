@@ -15,6 +15,7 @@ from torch.distributions import Distribution, constraints
 from gradscope.facts import (
     Call,
     Ending,
+    Nothing,
     Objected,
     Operand,
     OutOfDomain,
@@ -26,7 +27,7 @@ from gradscope.facts import (
 )
 from gradscope.ops.display import node_stem
 from gradscope.ops.dtypes import finfo
-from gradscope.ops.requirements import INDEXING, REFUSES
+from gradscope.ops.requirements import INDEXING, REFUSES, TAKES_SOME
 from gradscope.record.census import first_of, unravel
 from gradscope.record.context import RunContext
 from gradscope.record.events.measure import operand
@@ -34,7 +35,7 @@ from gradscope.record.finite import dtype_of, holds_bad, plain
 from gradscope.record.graph import consumers, node_name
 from gradscope.record.journal import Note, to_call
 from gradscope.record.schema import OpInfo
-from gradscope.record.sites import USER, kind_of, note_site, resolve
+from gradscope.record.sites import USER, kind_of, note_site, resolve, user_frame
 from gradscope.record.tracing import unobserved
 
 # Products that the eigenvalues of a batch may take, computed beside the program's: 64 matrices of
@@ -204,7 +205,7 @@ class RaisedOps:
 
     def _keep(self, note: Note, given: Named, frame: FrameType, error: BaseException) -> None:
         self._last = None
-        why = _refused(note, given, self._context.step)
+        why = _refused(note, given, self._context.step, frame)
         if why is not None and note.user:
             self._last = _line_of(error), self._raised(note, given, why, frame)
 
@@ -248,14 +249,15 @@ def _is_bad(value: object) -> bool:
     return isinstance(value, torch.Tensor) and holds_bad(value)
 
 
-def _refused(note: Note, given: Named, step: int) -> Objected | None:
+def _refused(note: Note, given: Named, step: int, frame: FrameType) -> Objected | None:
     info = note.info
     if info.regular:
         matrix = given.get(info.matrix)
         if not isinstance(matrix, torch.Tensor):
             return None
         return _spectrum(matrix, step, _ONCE, definite=info.definite)
-    return _out_of_range(info.name, given) or _out_of_domain(note, given) or _unfit(given)
+    why = _out_of_range(info.name, given) or _out_of_domain(note, given) or _unfit(given)
+    return why or _nothing(info.name, given, frame)
 
 
 def _out_of_domain(note: Note, given: Named) -> OutOfDomain | None:
@@ -322,6 +324,18 @@ def _out_of_range(op: str, given: Named) -> OutOfRange | None:
             into = known.into
             return OutOfRange(known.index, int(value), at, count, numel, size, into, dim, only)
     return None
+
+
+def _nothing(op: str, given: Named, frame: FrameType) -> Nothing | None:
+    role = TAKES_SOME.get(op, "")
+    value = given.get(role)
+    is_empty = isinstance(value, torch.Tensor) and not value.numel()
+    if not is_empty and not (isinstance(value, list | tuple) and not value):
+        return None
+    user = user_frame(frame)
+    held = user.f_locals.items() if user is not None else ()
+    names = (name for name, one in held if isinstance(one, torch.Tensor) and one.grad_fn)
+    return Nothing(role, next(names, ""))
 
 
 def _unfit(given: Named) -> Unfit | None:

@@ -7,7 +7,7 @@ import itertools
 def weights_init(m):
     if isinstance(m, nn.Linear):
         nn.init.normal_(m.weight, 0.0, 0.02)  # -
-        # + nn.init.xavier_normal_(m.weight)
+        # + nn.init.xavier_normal_(m.weight, gain=nn.init.calculate_gain("tanh"))
         nn.init.zeros_(m.bias)
 
 

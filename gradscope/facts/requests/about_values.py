@@ -150,6 +150,15 @@ class AllowEmpty(Request):
     """A result for what the op does with nothing: no elements, no targets, no keys."""
 
 
+class LeaveOutNothing(Request):
+    """Go on without what an op refuses, where its operand holds nothing: without that turn of the
+    loop, or with a loss of 0. It `joins` the tensors of a list; `graph` is a variable that has a
+    graph."""
+
+    joins: bool
+    graph: str
+
+
 class AddToDiagonal(Request):
     """Add `size` to the diagonal of the matrix that the op takes, the user's `name`."""
 

@@ -5,10 +5,12 @@ import math
 from collections.abc import Iterator
 
 from gradscope.facts import Edit
+from gradscope.facts import requests as ask
 from gradscope.ops.traits import Trait, has
-from gradscope.repair.write.culprit import Candidate, Culprit
+from gradscope.repair.write.culprit import Candidate, Culprit, Ways
+from gradscope.repair.write.cycles import loops_around
 from gradscope.repair.write.spelling import can_repeat, infinity
-from gradscope.repair.write.splice import keyword
+from gradscope.repair.write.splice import before, keyword
 from gradscope.source import definition
 from gradscope.source.arguments import canonical, spelled
 
@@ -34,6 +36,24 @@ def filled(culprit: Culprit) -> Iterator[Candidate]:
     elif has(found.name, Trait.SOFTMAX):
         yield from _rows(culprit)
     yield from _attention(culprit)
+
+
+def left_out(culprit: Culprit, request: ask.LeaveOutNothing) -> Ways:
+    """`continue` in front of `farther.min()`, in a loop; and for `torch.stack(losses).mean()` a 0
+    that is still part of the graph."""
+    source, node = culprit.source, culprit.node
+    operand = culprit.operands.get("self")
+    if not isinstance(node, ast.Call) or operand is None or not can_repeat(culprit, operand):
+        return
+    statement, test = source.nodes.statement(node), culprit.text(operand)
+    if not request.joins:
+        test += ".numel()"
+    elif isinstance(statement, ast.Return | ast.Assign) and statement.value and request.graph:
+        written = f"{source.of(statement.value)} if {test} else {request.graph}.sum() * 0"
+        yield culprit.written("let the loss over nothing be 0", statement.value, written)
+    if loops_around(source, statement):
+        lines = f"if not {test}:", "    continue"
+        yield Candidate("leave out what there is nothing for", before(source, statement, *lines))
 
 
 def _spread(culprit: Culprit) -> Iterator[Candidate]:

@@ -107,6 +107,7 @@ BY_FIELDS: Mapping[type[ask.Request], Callable[[Culprit, Any], Ways]] = {
     ask.AddToDiagonal: instead.diagonal,
     ask.FitNumber: instead.fitted,
     ask.IgnoreTarget: instead.ignored,
+    ask.LeaveOutNothing: empty.left_out,
     ask.BoundIndex: instead.bounded_index,
     ask.TameSlope: tamed.tamed,
     ask.Unsaturated: unsaturated.opposite,
@@ -154,6 +155,7 @@ BY_FIELDS: Mapping[type[ask.Request], Callable[[Culprit, Any], Ways]] = {
 
 
 _EVERYWHERE = ask.LearnInside | ask.LearnPartInside
+_OF_NOTHING = ask.Allow | ask.AllowEmpty | ask.LeaveOutNothing
 _ACROSS_FILES = (
     ask.StableForm
     | ask.LearnInside
@@ -179,7 +181,7 @@ def fixes_of(culprit: Culprit) -> tuple[Fix, ...]:
     # No value is at fault there, or none that the program computes; of nothing at all no form of
     # the expression is more stable.
     is_data = bool(fixes) and fixes[0].kind == "data"
-    if is_data or any(isinstance(one, ask.Allow | ask.AllowEmpty) for one in requests):
+    if is_data or any(isinstance(one, _OF_NOTHING) for one in requests):
         return fixes
     wanted = Fix("stable-op", "", "unsafe", request=ask.StableForm())
     stable_form = next(culprit.search.found(_ways(culprit, wanted)), None)

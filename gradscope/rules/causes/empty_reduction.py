@@ -6,6 +6,7 @@ from gradscope.facts import (
     Event,
     Finding,
     Fix,
+    Nothing,
     Operand,
     Raised,
     Root,
@@ -24,8 +25,8 @@ class EmptyReduction(Rule):
     """
     ## What it does
     Finds an average over nothing, or a spread over one item: `mean` of an empty selection,
-    `cross_entropy` with every target ignored, `std` of a batch of one, and the batch of one that
-    BatchNorm refuses.
+    `cross_entropy` with every target ignored, `std` of a batch of one, the batch of one that
+    BatchNorm refuses, and the empty selection, or list, that `min` and `stack` refuse.
 
     ## Why is this bad?
     The sum of nothing is 0 and its count is 0, so the mean is 0 / 0 = NaN; the unbiased `std` of
@@ -55,6 +56,8 @@ class EmptyReduction(Rule):
         yield from super().check(trace, roots)
         if trace.raised is not None and isinstance(trace.raised.why, SingleItem):
             yield self._refused(trace.raised, trace.raised.why)
+        if trace.raised is not None and isinstance(trace.raised.why, Nothing):
+            yield self._of_nothing(trace.raised, trace.raised.why)
 
     def _refused(self, raised: Raised, why: SingleItem) -> Finding:
         """By a normalisation, which counts its items first."""
@@ -78,6 +81,25 @@ class EmptyReduction(Rule):
                 instead,
                 Fix("graph", "normalise within a sample", "unsafe", "nn.LayerNorm, nn.GroupNorm"),
             ),
+        )
+
+    def _of_nothing(self, raised: Raised, why: Nothing) -> Finding:
+        op = phrases.spelled(raised.call.op)
+        given = next((one for one in raised.operands if one.role == why.role), None)
+        what, does, instead = "a list without a tensor", "joins tensors", "nothing to join"
+        if given is not None:
+            what = f"{phrases.name(given, 'its operand')} has shape {list(given.shape)}"
+            does, instead = "gives one of the elements that are there", "nothing to choose from"
+        return self.found(
+            f"`{op}` of nothing: {what}",
+            f"`{op}` {does}, and there is none: torch raises. Nothing was selected, or nothing was"
+            " added, at this step.",
+            raised.call,
+            step=raised.step,
+            label=instead,
+            evidence={"shape": list(given.shape)} if given is not None else {},
+            tensors=raised.operands,
+            fixes=(ask.LeaveOutNothing(given is None, why.graph),),
         )
 
     def explain(self, root: Root, trace: Trace) -> Finding | None:

@@ -164,6 +164,11 @@ _WORDS: Mapping[type[ask.Request], _Words] = {
         "let the last index hold the upper end as well",
         "index.clamp(max=x.shape[{0.dim}] - 1)",
     ),
+    ask.LeaveOutNothing: (
+        "guard-empty",
+        "go on without it where there is nothing",
+        "if not x.numel():\n    continue",
+    ),
     ask.IgnoreTarget: (
         "data",
         "leave the targets that are {0.value} out",
