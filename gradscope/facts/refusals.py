@@ -307,8 +307,8 @@ class SingleItem:
 
 @dataclass(frozen=True, slots=True)
 class Nothing:
-    """No elements, or no tensors, for what gives one of its elements or joins tensors. `role` is the
-    operand; `graph` names a tensor with a graph, of the function that called it."""
+    """No elements, or no tensors, for what gives one of its elements or joins tensors: `role` is
+    the operand. `graph` names a tensor with a graph, of the function that called it."""
 
     role: str
     graph: str = ""
