@@ -165,6 +165,13 @@ _CHOSEN = _by_example(
     "torch.nn.functional.logsigmoid({z:atom} * (2 * {t:atom} - 1))",
 )
 
+# What cancels to 0, or to less, where the mean is large beside the spread.
+_ALONG = {"": "", ", dim=d": ", dim={d}", ", dim=d, keepdim=True": ", dim={d}, keepdim=True"}
+_SPREADS = {
+    f"mean(z ** 2{dim}) - mean(z{dim}) ** 2": f"({{z}}{along}, correction=0)"
+    for dim, along in _ALONG.items()
+}
+
 # The first that an expression fits is written.
 FORMS: tuple[Form, ...] = (
     replace(_CHOSEN, is_special=True),
@@ -191,6 +198,16 @@ FORMS: tuple[Form, ...] = (
     _by_example(
         "sqrt(sum(z ** 2, dim=d, keepdim=True))",
         "torch.linalg.vector_norm({z}, dim={d}, keepdim=True)",
+    ),
+    *(
+        _by_example(example.format(spread), form.format(spread=of))
+        for spread, of in _SPREADS.items()
+        for example, form in (
+            ("sqrt({})", "std{spread}"),
+            ("sqrt({} + eps)", "torch.sqrt(torch.var{spread} + {{eps}})"),
+            ("a / sqrt({})", "{{a:atom}} / torch.std{spread}"),
+            ("log({})", "torch.log(torch.var{spread})"),
+        )
     ),
     _form(_cross_entropy_with_logits, "binary_cross_entropy", "sigmoid"),
     _form(_log_of_absolute_determinant, "logdet"),

@@ -58,22 +58,33 @@ class Rise:
 
 def rise_of(steps: tuple[Step, ...]) -> Rise | None:
     """The unbroken growth at the end of the losses; None where the last finite ones do not grow."""
+    steps = _of_one_phase(steps)
     finite = _finite(steps)
     start = len(finite) - 1
     while start > 0 and abs(finite[start - 1]) < abs(finite[start]):
         start -= 1
     if len(finite) - start < 2:
         return None
-    return Rise(start, tuple(map(abs, finite[start:])), falls=finite[-1] < 0)
+    first = steps[0].index + start
+    return Rise(first, tuple(map(abs, finite[start:])), falls=finite[-1] < 0)
 
 
 def climb_of(steps: tuple[Step, ...]) -> Rise | None:
     """All the losses, up and down; None where there are not two. What an optimizer only tried, as a
     line search does, counts as the loss from which it did."""
+    steps = _of_one_phase(steps)
     finite = _finite(itertools.accumulate(steps, lambda last, one: last if one.tried else one))
     if len(finite) < 2:
         return None
-    return Rise(0, tuple(map(abs, finite)), falls=finite[-1] < 0, steady=False)
+    first = steps[0].index
+    return Rise(first, tuple(map(abs, finite)), falls=finite[-1] < 0, steady=False)
+
+
+def _of_one_phase(steps: tuple[Step, ...]) -> tuple[Step, ...]:
+    """Those since backward was first called where the last one was: what a program trains before,
+    as a model that it starts from, has another loss."""
+    last = steps[-1].backward_at if steps else None
+    return tuple(itertools.dropwhile(lambda one: one.backward_at != last, steps))
 
 
 def _finite(steps: Iterable[Step]) -> list[float]:
