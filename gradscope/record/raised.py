@@ -4,7 +4,7 @@ import inspect
 import math
 import traceback
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from types import CodeType, FrameType
 from typing import Any
@@ -28,6 +28,7 @@ from gradscope.facts import (
 from gradscope.ops.display import node_stem
 from gradscope.ops.dtypes import finfo
 from gradscope.ops.requirements import INDEXING, REFUSES, TAKES_SOME
+from gradscope.ops.traits import Trait, has
 from gradscope.record.census import first_of, unravel
 from gradscope.record.context import RunContext
 from gradscope.record.events.measure import operand
@@ -43,6 +44,7 @@ from gradscope.record.tracing import unobserved
 _BESIDE, _ONCE = 64 * 256**3, 2048**3
 _SMALL = 32  # the order below which a matrix takes as long as one of that order
 _MOST_KEPT = 16  # spectra of one call
+_MOVES = frozenset(("add", "div", "mul", "neg", "sub"))  # of one number by constants
 _CHECK = Distribution.__init__.__code__
 _COUNTS: frozenset[CodeType] = frozenset(
     code
@@ -229,7 +231,9 @@ class RaisedOps:
         for node, makers in above.items():
             is_diagonal = any(node_stem(node_name(one)) == "DiagEmbed" for one in makers)
             leaf = getattr(node, "variable", None)
-            if leaf is not None and (leaf.numel() == 1 or is_diagonal) and bool((leaf < 0).any()):
+            if leaf is None or _is_made_positive(node, above):
+                continue
+            if (leaf.numel() == 1 or is_diagonal) and bool((leaf < 0).any()):
                 yield operand("parameter", leaf, self._context, frame=frame)
 
     def _operands(self, given: Named, why: Objected, frame: FrameType) -> Iterator[Operand]:
@@ -239,6 +243,20 @@ class RaisedOps:
                 index = found.get(role, ())
                 shape = tuple(value.shape) if index else None
                 yield operand(role, value, self._context, index=index, shape=shape, frame=frame)
+
+
+def _is_made_positive(node: Any, above: Mapping[Any, Sequence[Any]], deepest: int = 4) -> bool:
+    """Whether all that reads a number gives one above 0, as `exp` does of the logarithm of a scale,
+    or of twice that."""
+    return deepest > 0 and all(
+        has(stem := node_stem(node_name(one)).lower(), Trait.POSITIVE)
+        or (
+            stem in _MOVES
+            and sum(below is not None for below, _ in one.next_functions) == 1
+            and _is_made_positive(one, above, deepest - 1)
+        )
+        for one in above[node]
+    )
 
 
 def _line_of(error: BaseException) -> str:

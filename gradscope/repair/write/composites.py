@@ -175,6 +175,8 @@ _SPREADS = {
 # The first that an expression fits is written.
 FORMS: tuple[Form, ...] = (
     replace(_CHOSEN, is_special=True),
+    _by_example("log(sigmoid(z) / (1 - sigmoid(z)))", "{z}"),
+    _by_example("log(sigmoid(z)) - log(1 - sigmoid(z))", "{z}"),
     Form(logs.logarithm, frozenset({"log", "log1p"}), logs.OPS),
     Form(_xlogy, frozenset({"xlogy"}), logs.OPS | {"xlogy"}),
     _form(_x_log_x, "log"),

@@ -12,6 +12,7 @@ from gradscope.repair.write.statements import for_all_readers
 from gradscope.rules.wording import proposals
 from gradscope.source import binding
 from gradscope.source.arguments import Spelled, called, spelled
+from gradscope.source.spans import parenthesized
 
 # 0 at 0, and as smooth there as a straight line.
 _CURVED = frozenset("asin asinh atan atan2 atanh erf expm1 log1p sin sinh tan tanh".split())
@@ -47,10 +48,10 @@ def towards(culprit: Culprit, *, known: bool = True) -> Iterator[Candidate]:
     name = next((key for key in above if key in below), None)
     if name is None or not (above[name][1] or below[name][1]):
         return
-    node = below[name][0]
+    node, exact = below[name][0], tuple(_exact(read, culprit.node))
     for near in _NEAR:
         if edits := _kept_off(culprit, node, near):
-            yield Candidate(proposals.LIMIT.format(name=name), edits, "epsilon")
+            yield Candidate(proposals.LIMIT.format(name=name), (*edits, *exact), "epsilon")
 
 
 def _names(node: ast.expr) -> list[ast.Name]:
@@ -130,6 +131,20 @@ def _is_one_less(read: Reading, found: Spelled) -> bool:
     sides = [read.number(one) == 1 for one in found.positional]
     curves = [read.op(one, *_ONE_AT_ZERO) is not None for one in found.positional]
     return sides == curves[::-1] and any(sides)
+
+
+def _exact(read: Reading, quotient: ast.expr) -> Iterator[Edit]:
+    """`torch.expm1(x)` for `torch.exp(x) - 1`, of which rounding leaves little near 0."""
+    culprit = read.culprit
+    for node in (one for one in ast.walk(quotient) if isinstance(one, ast.BinOp)):
+        found = spelled(culprit.source, node)
+        if found.name == "sub" and _is_one_less(read, found):
+            first, second = (read.argument(one, "exp") for one in found.positional)
+            if argument := first or second:
+                text = culprit.torch(f"torch.expm1({read.text(argument)})")
+                place = parenthesized(culprit.source, node) if first else None
+                start, end = place or culprit.source.extent(node)
+                yield culprit.source.edit(start, end, text if first else f"-{text}")
 
 
 def _kept_off(culprit: Culprit, name: ast.Name, near: str) -> tuple[Edit, ...]:
