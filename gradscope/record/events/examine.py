@@ -267,6 +267,19 @@ class Examiner:
             if raw.fact.kind in (Kind.BIRTH, Kind.REVIVAL) and raw.fact.grad_output is None:
                 name = ops.node.name()
                 self.context.shielded(name, measure.describe_grad_output, raw, ops)
+                came = raw.fact.grad_output
+                if raw.fact.kind is Kind.REVIVAL and came is not None and not math.isfinite(came):
+                    self._lead_up(raw, ops)
+
+    def _lead_up(self, saved: Raw, ops: NodeOps) -> None:
+        """What a node gave comes of the bad gradient that it received, and not of the bad value
+        that it had saved: an op behind it has revived that already."""
+        journal, own = self.context.journal, {raw.fact.id for raw in ops.events}
+        for raw in ops.events:
+            others = tuple(one for one in raw.fact.sources if one != saved.fact.id)
+            came = (journal.events.get(one) for one in others if one not in own)
+            if any(one is not None and one.fact.phase is Phase.BACKWARD for one in came):
+                raw.fact = replace(raw.fact, sources=others)
 
 
 def _reads_bad(op: OpRun, outputs: list[torch.Tensor]) -> bool:

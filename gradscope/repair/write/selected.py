@@ -89,7 +89,8 @@ def _is_of_columns(source: Source, node: ast.expr) -> bool:
 def _by_mask(culprit: Culprit) -> Iterator[Candidate]:
     """`pred - target`, with `mask = ~target.isnan()` above it, reads
     `torch.where(mask, target, 0.0)`: NaN times a mask of 0 is NaN."""
-    operands = [one for one in culprit.operands.values() if isinstance(one, ast.Name)]
+    given = (*culprit.operands.values(), *getattr(culprit.node, "args", ()))  # or of a module
+    operands = [one for one in dict.fromkeys(given) if isinstance(one, ast.Name)]
     for made in culprit.source.nodes.every(ast.Assign):
         mask = made.targets[0]
         negated = isinstance(made.value, ast.UnaryOp) and isinstance(made.value.op, ast.Invert)
