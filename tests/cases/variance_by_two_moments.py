@@ -2,7 +2,7 @@
 # phase: forward
 # op: sqrt
 # cause: domain-error
-# fix: clamp-domain
+# fix: stable-op
 """E[x^2] - E[x]^2 cancels and comes out slightly negative."""
 
 import torch

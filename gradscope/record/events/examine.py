@@ -274,12 +274,19 @@ class Examiner:
     def _lead_up(self, saved: Raw, ops: NodeOps) -> None:
         """What a node gave comes of the bad gradient that it received, and not of the bad value
         that it had saved: an op behind it has revived that already."""
-        journal, own = self.context.journal, {raw.fact.id for raw in ops.events}
+        of_saved = {saved.fact.id}
         for raw in ops.events:
-            others = tuple(one for one in raw.fact.sources if one != saved.fact.id)
-            came = (journal.events.get(one) for one in others if one not in own)
-            if any(one is not None and one.fact.phase is Phase.BACKWARD for one in came):
-                raw.fact = replace(raw.fact, sources=others)
+            sources = raw.fact.sources
+            received = tuple(one for one in sources if one not in of_saved and self._came(one))
+            if received:
+                raw.fact = replace(raw.fact, sources=received)
+            elif of_saved.issuperset(sources):
+                of_saved.add(raw.fact.id)
+
+    def _came(self, source: int) -> bool:
+        """Whether a gradient brought it."""
+        raw = self.context.journal.events.get(source)
+        return raw is not None and raw.fact.phase is Phase.BACKWARD
 
 
 def _reads_bad(op: OpRun, outputs: list[torch.Tensor]) -> bool:

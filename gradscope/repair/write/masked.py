@@ -10,6 +10,7 @@ from gradscope.facts import Edit, Phase, Root
 from gradscope.facts import requests as ask
 from gradscope.ops import Edge, Nature
 from gradscope.ops.traits import Trait, discards, has
+from gradscope.repair.write.branches import by_branch
 from gradscope.repair.write.culprit import Candidate, Culprit, NoTorch
 from gradscope.repair.write.guards import guarded
 from gradscope.repair.write.reading import atom
@@ -33,6 +34,7 @@ def masked(culprit: Culprit, *, hidden: bool) -> Iterator[Candidate]:
     yield from _both_infinite(culprit)
     yield from _finite_constant(culprit)
     yield from _finite_fill(culprit)
+    yield from by_branch(culprit, several=True)
     edges = on_edges(culprit)
     if not edges:
         return
@@ -53,6 +55,7 @@ def masked(culprit: Culprit, *, hidden: bool) -> Iterator[Candidate]:
         yield Candidate(title, (culprit.replace(node, text),), same=hidden)
     if hidden or _value(culprit) != _NAN:  # which would be there as before
         yield from _restored(culprit, edge, node, own)
+    yield from by_branch(culprit, several=False)
 
 
 def value_kept(culprit: Culprit) -> Iterator[Candidate]:

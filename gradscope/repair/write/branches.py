@@ -1,0 +1,100 @@
+"""Both branches of a `where` over one value, each computed of what it is chosen for."""
+
+import ast
+from collections.abc import Iterator
+
+from gradscope.facts import Edit
+from gradscope.ops.reach import singularity
+from gradscope.repair.write.culprit import Candidate, Culprit
+from gradscope.repair.write.splice import before
+from gradscope.repair.write.statements import block_of
+from gradscope.rules.wording import proposals
+from gradscope.source import definition
+from gradscope.source.arguments import spelled
+
+_SEVERAL = 2  # ops of a branch that may break: one operand is not enough then
+_NAMES = {True: "below", False: "above"}
+
+
+def by_branch(culprit: Culprit, *, several: bool) -> Iterator[Candidate]:
+    """`below = torch.where(x < 1, x, 0.5)` in front of what computes the first branch of
+    `torch.where(x < 1, ...)`, which reads that for `x`; and so for the second one. For branches in
+    which `several` ops may break, or one."""
+    for place in culprit.related("mask"):
+        found = spelled(culprit.source, place)
+        if found.name != "where" or len(found.positional) != 3:
+            continue
+        condition, *branches = found.positional
+        values = [_value(culprit, one) for one in branches]
+        if several != any(_ops_that_break(culprit, one) >= _SEVERAL for one in values):
+            continue
+        if edits := _edits(culprit, condition, values):
+            yield Candidate(proposals.BRANCHES, edits, same=True)
+
+
+def _value(culprit: Culprit, branch: ast.expr) -> ast.expr:
+    given = definition(culprit.source, branch) if isinstance(branch, ast.Name) else None
+    return given if given is not None else branch
+
+
+def _ops_that_break(culprit: Culprit, value: ast.expr) -> int:
+    """How many of its ops are singular somewhere, beside quotients by a literal."""
+    written = [spelled(culprit.source, one) for one in ast.walk(value)]
+    last = ((one.name, _literal(one.positional[-1])) for one in written if one.positional)
+    return sum(
+        singularity(name, number) is not None
+        for name, number in last
+        if name != "div" or number is None
+    )
+
+
+def _literal(node: ast.expr) -> float | None:
+    if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
+        return float(node.value)
+    return None
+
+
+def _edits(culprit: Culprit, condition: ast.expr, values: list[ast.expr]) -> tuple[Edit, ...]:
+    source = culprit.source
+    if not isinstance(condition, ast.Compare) or len(condition.ops) != 1:
+        return ()
+    left = {one.id for one in ast.walk(condition.left) if isinstance(one, ast.Name)}
+    bound = condition.comparators[0]
+    ends = {is_below: _beyond(source.of(bound), bound, is_below) for is_below in (True, False)}
+    taken = {one.id for one in source.nodes.every(ast.Name)}
+    lines, edits = list[str](), list[Edit]()
+    statements = [source.nodes.statement(one) for one in values]
+    first = min(statements, key=lambda one: one.lineno)
+    if any(one not in block_of(source, first) for one in statements):
+        return ()
+    for is_chosen, value in zip((True, False), values, strict=True):
+        reads = [one for one in ast.walk(value) if isinstance(one, ast.Name) and one.id in left]
+        names = {one.id for one in reads}
+        if len(names) != 1 or not _ops_that_break(culprit, value):
+            continue
+        is_below = isinstance(condition.ops[0], ast.Lt | ast.LtE) == is_chosen
+        name, end = _NAMES[is_below], ends[is_below]
+        if end is None or name in taken:
+            return ()
+        x, asked = names.pop(), source.of(condition)
+        sides = (x, end) if is_chosen else (end, x)
+        lines.append(f"{name} = {culprit.torch('torch.where(')}{asked}, {', '.join(sides)})")
+        edits += (source.replaced(one, name) for one in reads)
+    return (*before(source, first, *lines), *edits) if lines else ()
+
+
+def _beyond(text: str, bound: ast.expr, is_below: bool) -> str | None:
+    """A number well on one side of a bound: half of it, or twice it."""
+    node, sign = bound, 1
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        node, sign = node.operand, -1
+    if isinstance(node, ast.Name):
+        return f"0.5 * {text}" if is_below else f"2 * {text}"  # a small number above 0
+    if (number := _literal(node)) is None:
+        return None
+    number *= sign
+    if not number:
+        return "-1.0" if is_below else "1.0"
+    if 0 < number < 1 and not is_below:
+        return "1.0"
+    return repr(number * (0.5 if is_below == (number > 0) else 2))
