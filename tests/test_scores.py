@@ -9,7 +9,7 @@ import torch.nn as nn
 import torch.nn.functional as F
 
 torch.manual_seed(0)
-x, y, hits = torch.randn(6, 3), torch.arange(6) % 4, torch.rand(6, 4)
+x, y, hits, n = torch.randn(6, 3), torch.arange(6) % 4, torch.rand(6, 4), torch.tensor([6])
 net = nn.Linear(3, 4)
 samples = nn.LogSoftmax(dim=0)
 """
@@ -40,6 +40,10 @@ WRONG = [
      "sure = p.exp().amax()"),
     ("p = F.softmax(net(x), -1)\nloss = F.kl_div(p, hits.softmax(1), reduction='sum')",
      "p = F.log_softmax(net(x), -1)\nloss = F.kl_div(p, hits.softmax(1), reduction='sum')"),
+    ("loss = F.ctc_loss(3 * net(x)[:, None], y[None, 1:3], (6,), (2,))",
+     "loss = F.ctc_loss((3 * net(x)[:, None]).log_softmax(-1), y[None, 1:3], (6,), (2,))"),
+    ("p = F.softmax(net(x), -1)\nloss = nn.CTCLoss()(p[:, None], y[None, 1:3], n, n // 3)",
+     "p = F.log_softmax(net(x), -1)\nloss = nn.CTCLoss()(p[:, None], y[None, 1:3], n, n // 3)"),
     ("p = net(x).softmax(1)\nloss = nn.KLDivLoss()(p.view(-1), hits.softmax(1).view(-1))",
      "p = net(x).log_softmax(1)\nloss = nn.KLDivLoss()(p.view(-1), hits.softmax(1).view(-1))"),
 ]  # fmt: skip
@@ -53,6 +57,8 @@ RIGHT = [
     "F.nll_loss(net(x).softmax(1).log(), y)",
     "F.binary_cross_entropy(net(x).sigmoid(), hits)",
     "F.kl_div(net(x).log_softmax(1), hits.softmax(1))",
+    "F.ctc_loss(net(x).log_softmax(1)[:, None], y[None, 1:3], (6,), (2,))",
+    "nn.CTCLoss()(net(x)[:, None].log_softmax(-1), y[None, 1:3], n, n // 3)",
     "F.kl_div(net(x).log_softmax(1), hits.log_softmax(1), log_target=True)",
     "F.kl_div(hits.log_softmax(1), net(x).softmax(1))",
     "(hits.softmax(1) * net(x).softmax(1)).sum()",

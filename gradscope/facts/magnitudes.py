@@ -241,12 +241,13 @@ class LateClip:
     """A clipping at the wrong time. `order`: before-backward (there are no gradients yet),
     before-unscale (of gradients that a GradScaler has yet to unscale, from `scale` times their
     size), after-step (the optimizer has used them), between-passes (after each of several passes
-    of which one step uses the sum).
+    of which one step uses the sum), or one of-nothing (it was given no parameter).
 
     `function` of torch.nn.utils clips to `bound` what has the norm `total` (None for
-    `clip_grad_value_`, which takes no norm; before-backward, that of the gradients that came).
+    `clip_grad_value_`, which takes no norm; before-backward and of-nothing, that of the gradients
+    that the step used).
     `other` is the call that should have come later (after-step) or earlier (before-unscale), or
-    that used the gradients (before-backward).
+    that used the gradients (before-backward, of-nothing).
     """
 
     step: int

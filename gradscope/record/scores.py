@@ -26,11 +26,13 @@ _BEYOND = 0.25  # of the targets: fewer may be noise around a bound
 _NEAR = 0.01  # of the range of the targets
 _FARTHEST = 4  # views between the two
 _LIKELIHOODS = ("NllLossBackward0", "NllLoss2DBackward0")
+# With their classes along the last dimension, for lengths that are numbers and for tensors of them.
+_ALIGNMENTS = ("CtcLossBackward0", "CtcLossBackward1")
 _DIVERGENCE = "MulBackward0"  # target times input, in `kl_div`, which is no op of its own
 _MADE_BY = {
     "LogSoftmaxBackward0": "SoftmaxBackward0",
     "BinaryCrossEntropyWithLogitsBackward0": "SigmoidBackward0",
-} | dict.fromkeys((*_LIKELIHOODS, _DIVERGENCE), "SoftmaxBackward0")
+} | dict.fromkeys((*_LIKELIHOODS, *_ALIGNMENTS, _DIVERGENCE), "SoftmaxBackward0")
 _KL_DIV = torch.nn.functional.kl_div.__code__
 
 
@@ -54,10 +56,11 @@ class GivenScores:
         """What is told by tensors that the pass frees."""
         for node in one.above if len(self._kept) + len(self._unreached) < _MOST else ():
             name = type(node).__name__
-            if name in _LIKELIHOODS:
-                given = saved(node, "self")
+            if name in (*_LIKELIHOODS, *_ALIGNMENTS):
+                given = saved(node, "log_probs" if name in _ALIGNMENTS else "self")
                 if given is not None and _are_scores(given):
-                    classes = given.shape[1 if given.dim() > 1 else 0]
+                    first = 1 if given.dim() > 1 else 0
+                    classes = given.shape[-1 if name in _ALIGNMENTS else first]
                     self._keep(node, node, classes, raw=True)
             elif name in _COMPARE:
                 self._look_at_targets(node, one)
@@ -85,7 +88,7 @@ class GivenScores:
         call, given = self._context.call(node), self._context.call(made)
         if call is not None and given is not None:
             taken = replace(call, op="kl_div") if name == _DIVERGENCE else call
-            logarithms = name in (*_LIKELIHOODS, _DIVERGENCE)
+            logarithms = name in (*_LIKELIHOODS, *_ALIGNMENTS, _DIVERGENCE)
             fact = Scores(given, taken, self._context.step, classes, logarithms, along, raw)
             self._kept.setdefault(given.location, fact)
 

@@ -189,6 +189,10 @@ class MoveClipping(Request):
     summed: bool = False
 
 
+class KeepAsList(Request):
+    """Keep the parameters that are clipped as a list, which can be gone through again."""
+
+
 class KeepNorm(Request):
     """Weights that keep the norm of what passes through them; `fades`: or a steeper activation.
     `axis` and `nodes` as in `Growth`; `dimensions` as `Magnitudes` has them."""

@@ -142,19 +142,21 @@ class Clipping:
     ) -> None:
         key = tuple((id(code), at) for code, at in clip.site)  # code is slow to hash
         self._early.pop(key, None)
-        if parameters and not grads:
+        if not grads:
             self._early[key] = (set(map(id, parameters)), clip)
 
     def _settle_early(self, optimizer: Any, updated: set[int]) -> None:
-        """What was clipped before backward was updated as backward left it."""
+        """What was clipped before backward was updated as backward left it; and what no clipping
+        was given."""
         held = held_by(optimizer)
         for key, (parameters, clip) in list(self._early.items()):
-            if parameters & held:
+            if not parameters or parameters & held:
                 del self._early[key]
                 if not updated & self._clipped.keys():
                     norms = [grad.norm() for grad in _grads(parameters_of(optimizer))]
                     seen = replace(clip, total=torch.stack(norms).norm())
-                    self._note("before-backward", seen, self._last_update, 1.0)
+                    order = "before-backward" if parameters else "of-nothing"
+                    self._note(order, seen, self._last_update, 1.0)
 
     def _unscales(self, optimizer: Any, scaler: Any, site: Site) -> None:
         for grad in _grads(parameters_of(optimizer)):

@@ -103,6 +103,14 @@ def _power_of_product(read: Reading, node: ast.expr) -> str | None:
     return f"torch.exp({logs.log_of(read, node)})"
 
 
+def _angle(read: Reading, node: ast.expr) -> str | None:
+    """atan(a / b), where b is nowhere below 0."""
+    parts = fit(read, "atan(a / b)", node)
+    if parts is None or not read.culprit.values.get("other.min", -1.0) >= 0:
+        return None
+    return f"torch.atan2({read.text(parts['a'])}, {read.text(parts['b'])})"
+
+
 def _cross_entropy_with_logits(read: Reading, node: ast.expr) -> str | None:
     found = read.op(node, "binary_cross_entropy")
     operand = found and read.argument(found.positional[0], "sigmoid")
@@ -211,6 +219,7 @@ FORMS: tuple[Form, ...] = (
             ("log({})", "torch.log(torch.var{spread})"),
         )
     ),
+    _form(_angle, "atan", "div"),
     _form(_cross_entropy_with_logits, "binary_cross_entropy", "sigmoid"),
     _form(_log_of_absolute_determinant, "logdet"),
 )

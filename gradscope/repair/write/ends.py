@@ -153,7 +153,14 @@ def _is_alike(node: ast.AST, loss: ast.AST) -> bool:
 
 
 def scores_taken(culprit: Culprit) -> Ways:
-    """`cross_entropy` for every `nll_loss` of the file: of log-probabilities they are the same."""
+    """`cross_entropy` for every `nll_loss` of the file: of log-probabilities they are the same. For
+    a loss of alignments, `log_softmax` of what it is given."""
+    if canonical(culprit.finding.op) == "ctc_loss":
+        given = getattr(culprit.node, "args", [])[:1]
+        title = "give the loss log-probabilities: `log_softmax`"
+        for one in given:
+            yield culprit.written(title, one, f"{atom(culprit.source.of(one))}.log_softmax(-1)")
+        return
     dotted, edits = culprit.names.dotted, list[Edit | None]()
     for node in culprit.source.nodes.every(ast.Call):
         if dotted(node.func) == "torch.nn.functional.nll_loss":

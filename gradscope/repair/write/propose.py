@@ -84,6 +84,7 @@ BY_CLASS: Mapping[type[ask.Request], Callable[[Culprit], Ways]] = {
     ask.LeafAtLast: refused.leaf_at_last,
     ask.ReduceLoss: graphs.reduced,
     ask.DropLastBatch: training.without_last,
+    ask.KeepAsList: training.as_list,
     ask.FindUnused: graphs.finding_unused,
     ask.AllowUnused: graphs.allowing_unused,
     ask.JoinViews: columns.joined,

@@ -15,7 +15,7 @@ from gradscope.rules.wording import proposals
 from gradscope.source import Source, definition, expression, holds
 from gradscope.source.arguments import called
 from gradscope.source.hand_updates import Holder
-from gradscope.source.spans import ancestors
+from gradscope.source.spans import ancestors, statement_at
 from gradscope.source.tree import covers
 
 RATES = (0.1, 0.01, 1e-3, 1e-4, 1e-5)  # of the learning rate that diverged
@@ -164,6 +164,25 @@ def clipped(culprit: Culprit, request: ask.ClipNorm) -> Ways:
             continue
         line = f"{clip}({culprit.source.of(made.args[0])}, {bound})"
         yield before(culprit.source, culprit.source.nodes.statement(step), line)
+    for taken in culprit.finding.related:
+        update = statement_at(culprit.source, taken.location)
+        around = ancestors(culprit.source, update) if update is not None else ()
+        loop = next((one for one in around if isinstance(one, ast.For)), None)
+        given = loop.iter if loop is not None else None
+        if isinstance(given, ast.Call) and called(given) == "parameters":  # an update by hand
+            line = f"{clip}({culprit.source.of(given)}, {bound})"
+            yield before(culprit.source, loop, line)
+
+
+def as_list(culprit: Culprit) -> Iterator[Edits]:
+    """`list(filter(...))` where the variable that is clipped is given an iterator."""
+    source, call = culprit.source, culprit.node
+    given = source.of(call.args[0]) if isinstance(call, ast.Call) and call.args else ""
+    made = [one for one in source.nodes.every(ast.Assign) if source.of(one.targets[0]) == given]
+    for value in (one.value for one in made if len(made) == 1):
+        text = source.of(value)
+        is_bare = isinstance(value, ast.GeneratorExp)
+        yield [culprit.replace(value, f"[{text[1:-1]}]" if is_bare else f"list({text})")]
 
 
 def in_time(culprit: Culprit, request: ask.MoveClipping) -> Ways:
@@ -217,9 +236,13 @@ def set_mode(culprit: Culprit, request: ask.SetMode) -> Ways:
 
 def copied(culprit: Culprit, request: ask.CopyState) -> Ways:
     """`copy.deepcopy(net.state_dict())`, or clones where the file does not import `copy`; in the
-    place of a copy of the dictionary alone."""
+    place of a copy of the dictionary alone. In `{k: v for k, v in ...}` a clone of each."""
     call = culprit.node
     if not isinstance(call, ast.Call) or _method(call) != "state_dict":
+        return
+    around = next((a for a in ancestors(culprit.source, call) if isinstance(a, ast.DictComp)), None)
+    if around is not None and isinstance(around.value, ast.Name):
+        yield (culprit.replace(around.value, f"{around.value.id}.clone()"),)
         return
     of, whole = culprit.source.of, culprit.source.parents[culprit.source.parents[call]]
     is_shallow = isinstance(whole, ast.Call) and _method(whole) == "copy" and not whole.args

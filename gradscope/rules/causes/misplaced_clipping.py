@@ -40,6 +40,14 @@ _WORDS = {
         " another direction than the sum of the gradients has.{idle}",
         "uses the sum of all passes",
     ),
+    "of-nothing": (
+        "that it was not given",
+        "is given no parameter",
+        "What it goes through is empty. An iterator, as `filter(...)` and `parameters()` give, ends"
+        " when it has been gone through once: the second time there is nothing in it. The step"
+        " uses the gradients as backward left them.{idle}",
+        "uses them, unbounded",
+    ),
 }
 
 
@@ -48,7 +56,8 @@ class MisplacedClipping(Rule):
     ## What it does
     Finds gradients that are clipped at the wrong time: before backward has made them, after the
     optimizer has used them, while they still carry the loss scale of a `GradScaler`, or after each
-    of several passes instead of once for the step that adds them up.
+    of several passes instead of once for the step that adds them up; and a clipping that is given
+    no parameter.
 
     ## Why is this bad?
     Before backward, and after the step, nothing is bounded. Before `unscale_` the bound is compared
@@ -97,9 +106,13 @@ class MisplacedClipping(Rule):
         )
         of_norm = "" if clip.total is None else f" of norm {number(clip.total)}"
         unscale, summed = clip.order == "before-unscale", clip.order == "between-passes"
-        moved = ask.MoveClipping(unscale, clip.function, clip.bound, summed)
+        moved: ask.Request = ask.MoveClipping(unscale, clip.function, clip.bound, summed)
+        message = f"`{clip.function}` bounds gradients{of_norm} to {bound} {when}"
+        if clip.order == "of-nothing":
+            moved = ask.KeepAsList()
+            message = f"`{clip.function}` {label}, and bounds nothing: the gradients are{of_norm}"
         return self.found(
-            f"`{clip.function}` bounds gradients{of_norm} to {bound} {when}",
+            message,
             why,
             severity=Severity.ERROR if clip.acts else Severity.NOTE,
             phase=Phase.OPTIMIZER,

@@ -50,9 +50,8 @@ class WrongScores(Rule):
             fix = ask.TakeScores()
             message = f"`{taken}` takes log-probabilities, and is given raw scores"
             why = (
-                f"`{taken}` takes no logarithm and normalises nothing: the loss is minus the score"
-                " of the right class, which falls without end as that score grows. No other class"
-                " has to lose for it."
+                f"`{taken}` takes no logarithm and normalises nothing: the loss falls without end"
+                " as the scores of what is right grow. No other class has to lose for it."
             )
         elif one.along is not None:
             fix = ask.AlongClasses(made, 1)

@@ -255,6 +255,7 @@ _WORDS: Mapping[type[ask.Request], _Words] = {
         "call `eval()` before an evaluation, and `train()` after it", "{0.kept.model}.eval()"
     ),
     ask.LogTarget: ("stable-op", "tell the loss that its target is a logarithm", "log_target=True"),
+    ask.KeepAsList: _graph("keep the parameters in a list", "list(model.parameters())"),
     ask.SetFlag: _graph("set `requires_grad` of the parameters themselves"),
     ask.CopyState: _graph("keep a copy of the state", "copy.deepcopy(model.state_dict())"),
     ask.ClipNorm: (
