@@ -81,7 +81,7 @@ class Refusal:
 
     @property
     def is_seen(self) -> bool:
-        """Whether what it came of was."""
+        """Whether what led to it was looked at."""
         return True
 
 

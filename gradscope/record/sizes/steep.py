@@ -13,10 +13,9 @@ from gradscope.facts import Steep
 from gradscope.ops import lookup
 from gradscope.ops.display import node_stem
 from gradscope.ops.reach import Singularity, reach, singularity
+from gradscope.record import graph
 from gradscope.record.census import census, first_of, unravel
-from gradscope.record.events.measure import saved_by
 from gradscope.record.finite import norm_of, plain
-from gradscope.record.oprun import NodeOps
 
 LOOKED_AT = 64.0  # times the norm that came into a node, from where on each element is
 _ELEMENTS = 2**22  # of a gradient that is looked at element by element
@@ -24,7 +23,7 @@ _LOWEST = 2048  # powers of 2 below 1 that float64 has, and some
 _APART = 7  # powers of 2 without an element between the steep ones and the others
 _PREFIX = "_saved_"
 _VIEWS = 4  # nodes between a product and the op that gave its factor: it was expanded, reshaped
-_DIVISORS = {"div": "_saved_other", "reciprocal": "_saved_result"}
+_DIVISORS = {"div": "other", "reciprocal": "result"}
 _INPUTS = {"self": 0, "other": 1, "tensor2": 2}  # of the node, by the names in the schema
 
 
@@ -119,10 +118,9 @@ def _standing_out(slopes: torch.Tensor) -> tuple[torch.Tensor, float | None] | N
 
 
 def _saved(node: Any) -> dict[str, torch.Tensor]:
-    found = {
-        role: plain(one) for role, one in saved_by(node, NodeOps()) if isinstance(one, torch.Tensor)
-    }
-    return {role: values for role, values in found.items() if values is not None}
+    found = {role: graph.saved(node, role) for role in graph.roles(node)}
+    values = {role: plain(one) for role, one in found.items() if one is not None}
+    return {role: one for role, one in values.items() if one is not None}
 
 
 def _nearest(
@@ -186,8 +184,9 @@ def _of_factor(node: Any, edge: int) -> tuple[dict[str, Any] | None, int | None]
 def side_of_divisor(node: Any) -> float | None:
     """1 or -1, the side of 0 on which the one number lies that a node divided by; None where there
     are several, and where it divided by none."""
-    saved = getattr(node, _DIVISORS.get(node_stem(node.name()).lower(), ""), None)
-    values = plain(saved) if isinstance(saved, torch.Tensor) else None
+    role = _DIVISORS.get(node_stem(node.name()).lower())
+    divisor = graph.saved(node, role) if role is not None else None
+    values = plain(divisor) if divisor is not None else None
     if values is None or values.numel() != 1 or not values.dtype.is_floating_point:
         return None
     return math.copysign(1.0, float(values))

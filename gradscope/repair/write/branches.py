@@ -13,6 +13,7 @@ from gradscope.source import definition
 from gradscope.source.arguments import spelled
 
 _SEVERAL = 2  # ops of a branch that may break: one operand is not enough then
+_ORDERS = ast.Lt | ast.LtE | ast.Gt | ast.GtE
 _NAMES = {True: "below", False: "above"}
 
 
@@ -57,6 +58,8 @@ def _literal(node: ast.expr) -> float | None:
 def _edits(culprit: Culprit, condition: ast.expr, values: list[ast.expr]) -> tuple[Edit, ...]:
     source = culprit.source
     if not isinstance(condition, ast.Compare) or len(condition.ops) != 1:
+        return ()
+    if not isinstance(condition.ops[0], _ORDERS):  # of what is equal nobody knows another number
         return ()
     left = {one.id for one in ast.walk(condition.left) if isinstance(one, ast.Name)}
     bound = condition.comparators[0]

@@ -156,7 +156,7 @@ BY_FIELDS: Mapping[type[ask.Request], Callable[[Culprit, Any], Ways]] = {
 
 
 _EVERYWHERE = ask.LearnInside | ask.LearnPartInside
-_OF_NOTHING = ask.Allow | ask.AllowEmpty | ask.LeaveOutNothing
+_NO_OTHER_FORM = ask.Allow | ask.AllowEmpty | ask.LeaveOutNothing
 _ACROSS_FILES = (
     ask.StableForm
     | ask.LearnInside
@@ -182,7 +182,7 @@ def fixes_of(culprit: Culprit) -> tuple[Fix, ...]:
     # No value is at fault there, or none that the program computes; of nothing at all no form of
     # the expression is more stable.
     is_data = bool(fixes) and fixes[0].kind == "data"
-    if is_data or any(isinstance(one, _OF_NOTHING) for one in requests):
+    if is_data or any(isinstance(one, _NO_OTHER_FORM) for one in requests):
         return fixes
     wanted = Fix("stable-op", "", "unsafe", request=ask.StableForm())
     stable_form = next(culprit.search.found(_ways(culprit, wanted)), None)
