@@ -54,6 +54,7 @@ UNSCALE = "scaler.unscale_(optimizer)\n"
         (SCALED + CLIP + SCALER_STEP, "before-unscale"),
         (SCALED + CLIP + UNSCALE + SCALER_STEP, "before-unscale"),
         (SCALED + UNSCALE + SCALER_STEP + CLIP, "after-step"),
+        (PLAIN + "clip(filter(None, []), 0.5)\n" + STEP, "of-nothing"),
         (PLAIN + STEP + CLIP_VALUE, "after-step"),
         (SCALED + CLIP_VALUE + SCALER_STEP, "before-unscale"),
     ],
@@ -65,6 +66,21 @@ def test_a_wrong_order_is_found_once(body, order):
     assert (found.order, found.bound) == (order, 0.5)
     assert found.scale == (1024 if order == "before-unscale" else 1)
     assert finding.severity is Severity.ERROR and finding.op == found.function
+
+
+def test_an_optimizer_whose_turn_it_is_not_has_nothing_to_clip():
+    body = (
+        "import torch\n"
+        "w = torch.nn.Parameter(torch.full((3,), 5.0))\nother = torch.optim.SGD([w], 0.1)\n"
+        "for turn in (0, 1):\n"
+        "    model.zero_grad()\n"
+        "    (w.square().sum() if turn else model(torch.ones(2, 4)).square().mean()).backward()\n"
+        "    held = [one for one in model.parameters() if one.grad is not None]\n"
+        "    clip(held, 0.5)\n"
+        "    (other if turn else optimizer).step()\n"
+    )
+
+    assert clips(body) == []
 
 
 def test_clipping_that_changes_nothing_is_a_note():

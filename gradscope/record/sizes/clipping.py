@@ -47,6 +47,8 @@ class Clipping:
         self._last_update: Site = ()
         # Parameters without gradients that were clipped, by place: backward may come afterwards.
         self._early: dict[object, tuple[set[int], Clip]] = {}
+        self._given: set[object] = set()  # the places that were given parameters
+        self._steppers: set[int] = set()  # the optimizers, by id
         self._found: dict[object, LateClip] = {}
 
     def install(self, stack: ExitStack, thread: int) -> None:
@@ -109,6 +111,7 @@ class Clipping:
         writes them without a backward does so."""
         self._updated.append(weakref.ref(work.optimizer))
         self._last_update = work.site
+        self._steppers.add(id(work.optimizer))
         if not (self._early or self._waiting):
             return
         updated = _graded(work.optimizer)
@@ -142,6 +145,7 @@ class Clipping:
     ) -> None:
         key = tuple((id(code), at) for code, at in clip.site)  # code is slow to hash
         self._early.pop(key, None)
+        self._given |= {key} if parameters else set()
         if not grads:
             self._early[key] = (set(map(id, parameters)), clip)
 
@@ -150,7 +154,9 @@ class Clipping:
         was given."""
         held = held_by(optimizer)
         for key, (parameters, clip) in list(self._early.items()):
-            if not parameters or parameters & held:
+            # Where there are several, what one place is given may be of another one's turn.
+            is_its = not parameters and (key not in self._given or len(self._steppers) == 1)
+            if is_its or parameters & held:
                 del self._early[key]
                 if not updated & self._clipped.keys():
                     norms = [grad.norm() for grad in _grads(parameters_of(optimizer))]
