@@ -21,7 +21,8 @@ _CANCELS = 100.0  # times what is left of a gradient: no sum of unrelated ones i
 
 
 class Leaps:
-    """The largest of each step, one a place; of a run those of which most comes to a leaf."""
+    """The largest of each step, one a place; of each place the first, and those of which most comes
+    to a leaf."""
 
     def __init__(self, leaves: Leaves) -> None:
         self._leaves = leaves
@@ -52,7 +53,7 @@ class Leaps:
         elif same is None and len(self.found) < _MOST:
             self.found.append(leap)
         elif same is None:
-            least = min(self.found, key=lambda one: one.carried)
+            least = min(known[1:], key=lambda one: one.carried, default=leap)
             if leap.carried > _MORE * least.carried:
                 self.found[self.found.index(least)] = leap
 

@@ -104,9 +104,9 @@ def _power_of_product(read: Reading, node: ast.expr) -> str | None:
 
 
 def _angle(read: Reading, node: ast.expr) -> str | None:
-    """atan(a / b), where b is nowhere below 0."""
-    parts = fit(read, "atan(a / b)", node)
-    if parts is None or not read.culprit.values.get("other.min", -1.0) >= 0:
+    """atan(a / b) of an a that is not 0, where b is 0 and nowhere below it."""
+    parts, values = fit(read, "atan(a / b)", node), read.culprit.values
+    if parts is None or not (values.get("self") and values.get("other.min", -1.0) >= 0):
         return None
     return f"torch.atan2({read.text(parts['a'])}, {read.text(parts['b'])})"
 
