@@ -292,6 +292,8 @@ STABLE = [
      "log", "z"),
     ("torch.sqrt((z * z).mean(0) - z.mean(0) ** 2)", "torch.sqrt((z * z).mean(0) - z.mean(0) ** 2)",
      "sqrt", "torch.std(z, dim=0, correction=0)"),
+    ("(z.pow(2).mean(1) - z.mean(1).pow(2)).sqrt()", "(z.pow(2).mean(1) - z.mean(1).pow(2)).sqrt()",
+     "sqrt", "torch.std(z, dim=1, correction=0)"),
     ("z / torch.sqrt(z.pow(2).mean() - z.mean() * z.mean())",
      "z / torch.sqrt(z.pow(2).mean() - z.mean() * z.mean())", "div",
      "z / torch.std(z, correction=0)"),

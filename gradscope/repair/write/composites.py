@@ -213,7 +213,7 @@ FORMS: tuple[Form, ...] = (
         _by_example(example.format(spread), form.format(spread=of))
         for spread, of in _SPREADS.items()
         for example, form in (
-            ("sqrt({})", "std{spread}"),
+            ("sqrt({})", "torch.std{spread}"),
             ("sqrt({} + eps)", "torch.sqrt(torch.var{spread} + {{eps}})"),
             ("a / sqrt({})", "{{a:atom}} / torch.std{spread}"),
             ("log({})", "torch.log(torch.var{spread})"),
