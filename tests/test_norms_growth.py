@@ -167,6 +167,43 @@ def test_sigmoids_that_vanish_are_told_at_the_sigmoid():
     assert (finding.rule, finding.op, finding.evidence["axis"]) == ("GS402", "sigmoid", "depth")
 
 
+class InTwo(nn.Module):
+    """Layers of two containers, or each with a line of its own."""
+
+    def __init__(self, apart: bool) -> None:
+        super().__init__()
+        self.one, self.other = (
+            nn.Sequential(*(one for _ in range(4) for one in (nn.Linear(16, 16), nn.Tanh())))
+            for _ in range(2)
+        )
+        self.last, self.apart = nn.Linear(16, 1), apart
+        for parameter in self.parameters():
+            nn.init.normal_(parameter, 0.0, 0.01)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if not self.apart:
+            return self.last(self.other(self.one(x)))
+        x = torch.tanh(self.one[0](x))
+        x = torch.tanh(self.one[2](x))
+        x = torch.tanh(self.one[4](x))
+        x = torch.tanh(self.one[6](x))
+        x = torch.tanh(self.other[0](x))
+        x = torch.tanh(self.other[2](x))
+        x = torch.tanh(self.other[4](x))
+        x = torch.tanh(self.other[6](x))
+        return self.last(x)
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_the_layers_of_two_containers_are_one_depth(apart):
+    torch.manual_seed(0)
+
+    (finding,) = train(InTwo(apart), torch.randn(8, 16))
+
+    assert (finding.rule, finding.evidence["axis"]) == ("GS402", "depth")
+    assert len(finding.evidence["norms"]) >= 8
+
+
 def test_gradients_and_updates_are_bit_identical_under_the_watch():
     def run() -> list[torch.Tensor]:
         torch.manual_seed(0)

@@ -148,6 +148,36 @@ def test_a_noise_that_became_negative_is_learnt_as_its_logarithm(tmp_path, monke
     assert "+ log_noise.exp() * torch.eye(6)" in text
 
 
+SCALED = """\
+x = torch.randn(6, 2)
+base = torch.exp(-torch.cdist(x, x).square()) + 0.1 * torch.eye(6)
+scale = torch.tensor({start}, requires_grad=True)
+opt = torch.optim.SGD([scale], lr=0.1)
+for step in range(6):
+    half = torch.linalg.cholesky({matrix})
+    loss = half.diagonal().sum() + scale
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+"""
+
+
+def test_a_scale_that_makes_the_whole_matrix_and_became_negative_is_one(tmp_path, monkeypatch):
+    found = found_in(SCALED.format(start=0.1, matrix="base * scale"), tmp_path, verify=True)
+
+    assert "`scale` as well" in found.why
+    assert "cholesky(base * log_scale.exp())" in mended(found, tmp_path, monkeypatch)
+
+
+def test_the_logarithm_of_a_scale_may_be_negative(tmp_path):
+    matrix = "(2 * scale).exp() * (base - torch.eye(6) * 1.2)"
+
+    found = found_in(SCALED.format(start=-0.1, matrix=matrix), tmp_path)
+
+    assert "as well" not in found.why
+    assert not any("logarithm" in fix.title for fix in found.fixes)
+
+
 def test_two_parameters_that_have_become_negative_are_learnt_together(tmp_path, monkeypatch):
     text = NOISE.replace("noise = ", "scale = torch.tensor(0.05, requires_grad=True)\nnoise = ", 1)
     text = text.replace("length]", "length, scale]").replace("sum() +", "sum() + scale +")

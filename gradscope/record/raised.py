@@ -44,7 +44,6 @@ from gradscope.record.tracing import unobserved
 _BESIDE, _ONCE = 64 * 256**3, 2048**3
 _SMALL = 32  # the order below which a matrix takes as long as one of that order
 _MOST_KEPT = 16  # spectra of one call
-_MOVES = frozenset(("add", "div", "mul", "neg", "sub"))  # of one number by constants
 _CHECK = Distribution.__init__.__code__
 _COUNTS: frozenset[CodeType] = frozenset(
     code
@@ -246,15 +245,13 @@ class RaisedOps:
 
 
 def _is_made_positive(node: Any, above: Mapping[Any, Sequence[Any]], deepest: int = 4) -> bool:
-    """Whether all that reads a number gives one above 0, as `exp` does of the logarithm of a scale,
-    or of twice that."""
-    return deepest > 0 and all(
-        has(stem := node_stem(node_name(one)).lower(), Trait.POSITIVE)
-        or (
-            stem in _MOVES
-            and sum(below is not None for below, _ in one.next_functions) == 1
-            and _is_made_positive(one, above, deepest - 1)
-        )
+    """Whether a number only comes through what gives one above 0, as `exp` does of the logarithm of
+    a scale, or of twice that: within so many ops."""
+    if not (above[node] and deepest):
+        return False
+    return all(
+        has(node_stem(node_name(one)).lower(), Trait.POSITIVE)
+        or _is_made_positive(one, above, deepest - 1)
         for one in above[node]
     )
 
@@ -347,8 +344,9 @@ def _out_of_range(op: str, given: Named) -> OutOfRange | None:
 def _nothing(op: str, given: Named, frame: FrameType) -> Nothing | None:
     role = TAKES_SOME.get(op, "")
     value = given.get(role)
-    is_empty = isinstance(value, torch.Tensor) and not value.numel()
-    if not is_empty and not (isinstance(value, list | tuple) and not value):
+    if not isinstance(value, torch.Tensor | list | tuple):
+        return None
+    if value.numel() if isinstance(value, torch.Tensor) else value:
         return None
     user = user_frame(frame)
     held = user.f_locals.items() if user is not None else ()

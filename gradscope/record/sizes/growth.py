@@ -112,6 +112,7 @@ def _repeats(crossings: Sequence[Crossing], chain: list[int]) -> list[int]:
             name = crossings[chosen[0]].name
             alike = [one for one in by_place.values() if crossings[one[0]].name == name]
             layers = {at for one in alike if _are_layers(crossings, one) for at in one}
+            layers.update(chosen)
             return [position for position in chain if position in layers]
     return []
 
