@@ -2,6 +2,7 @@
 probabilities; and losses that compare what has bounds with targets beyond them."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -59,8 +60,8 @@ class GivenScores:
             if name in (*_LIKELIHOODS, *_ALIGNMENTS):
                 given = saved(node, "log_probs" if name in _ALIGNMENTS else "self")
                 if given is not None and _are_scores(given):
-                    first = 1 if given.dim() > 1 else 0
-                    classes = given.shape[-1 if name in _ALIGNMENTS else first]
+                    dim = -1 if name in _ALIGNMENTS else _dim_of_classes(given.shape)
+                    classes = given.shape[dim]
                     self._keep(node, node, classes, raw=True)
             elif name in _COMPARE:
                 self._look_at_targets(node, one)
@@ -137,8 +138,13 @@ def _along(node: Any) -> int | None:
     made = node.next_functions[0][0]
     if made is None or node_name(made) != "LogSoftmaxBackward0":
         return None
-    classes = 1 if len(made._input_metadata[0].shape) > 1 else 0
+    classes = _dim_of_classes(made._input_metadata[0].shape)
     return _dim(made) if _dim(made) != classes else None
+
+
+def _dim_of_classes(shape: Sequence[int]) -> int:
+    """Of what a likelihood reads."""
+    return 1 if len(shape) > 1 else 0
 
 
 def _are_scores(given: torch.Tensor) -> bool:

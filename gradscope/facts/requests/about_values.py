@@ -90,6 +90,11 @@ class TakeScores(Request):
     """Let the loss normalise the raw scores that it is given: `cross_entropy`."""
 
 
+class NormaliseScores(Request):
+    """Give the loss the logarithms of probabilities in the place of raw scores, its first argument:
+    `log_softmax` of these, along the last dimension."""
+
+
 class LogTarget(Request):
     """Tell `kl_div` that its target holds log-probabilities."""
 

@@ -31,10 +31,10 @@ class Readouts:
     def note(self, out: Any, live: int) -> None:
         """Of several results the first: the others are statistics, as the weights of `nll_loss`.
         Parts into which a tensor was taken are a list, and each may be read."""
-        given = (
-            out if isinstance(out, list) else [out[0] if isinstance(out, tuple) and out else out]
-        )
-        for key in filter(None, map(_key, given[:_LISTED])):
+        given = out[:_LISTED] if isinstance(out, list) else (out,)
+        if isinstance(out, tuple):
+            given = out[:1]
+        for key in filter(None, map(_key, given)):
             self._live[key] = live
 
     def upstream(self, made: torch.Tensor) -> int:

@@ -13,6 +13,7 @@ from gradscope.facts import Steep
 from gradscope.ops import lookup
 from gradscope.ops.display import node_stem
 from gradscope.ops.reach import Singularity, reach, singularity
+from gradscope.ops.traits import Trait, has
 from gradscope.record import graph
 from gradscope.record.census import census, first_of, unravel
 from gradscope.record.finite import norm_of, plain
@@ -23,7 +24,6 @@ _LOWEST = 2048  # powers of 2 below 1 that float64 has, and some
 _APART = 7  # powers of 2 without an element between the steep ones and the others
 _PREFIX = "_saved_"
 _VIEWS = 4  # nodes between a product and the op that gave its factor: it was expanded, reshaped
-_DIVISORS = {"div": "other", "reciprocal": "result"}
 _INPUTS = {"self": 0, "other": 1, "tensor2": 2}  # of the node, by the names in the schema
 
 
@@ -184,9 +184,10 @@ def _of_factor(node: Any, edge: int) -> tuple[dict[str, Any] | None, int | None]
 def side_of_divisor(node: Any) -> float | None:
     """1 or -1, the side of 0 on which the one number lies that a node divided by; None where there
     are several, and where it divided by none."""
-    role = _DIVISORS.get(node_stem(node.name()).lower())
-    divisor = graph.saved(node, role) if role is not None else None
-    values = plain(divisor) if divisor is not None else None
+    if not has(node_stem(node.name()).lower(), Trait.DIVIDES):
+        return None
+    saved = _saved(node)
+    values = saved.get("other", saved.get("result"))  # 1 / x lies on the side of x
     if values is None or values.numel() != 1 or not values.dtype.is_floating_point:
         return None
     return math.copysign(1.0, float(values))

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from gradscope.facts import Edit
 from gradscope.ops.reach import singularity
 from gradscope.repair.write.culprit import Candidate, Culprit
+from gradscope.repair.write.reading import Reading
 from gradscope.repair.write.splice import before
 from gradscope.repair.write.statements import block_of
 from gradscope.rules.wording import proposals
@@ -41,18 +42,13 @@ def _value(culprit: Culprit, branch: ast.expr) -> ast.expr:
 def _ops_that_break(culprit: Culprit, value: ast.expr) -> int:
     """How many of its ops are singular somewhere, beside quotients by a literal."""
     written = [spelled(culprit.source, one) for one in ast.walk(value)]
-    last = ((one.name, _literal(one.positional[-1])) for one in written if one.positional)
+    number = Reading(culprit, value).number
+    last = ((one.name, number(one.positional[-1])) for one in written if one.positional)
     return sum(
-        singularity(name, number) is not None
-        for name, number in last
-        if name != "div" or number is None
+        singularity(name, operand) is not None
+        for name, operand in last
+        if name != "div" or operand is None
     )
-
-
-def _literal(node: ast.expr) -> float | None:
-    if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
-        return float(node.value)
-    return None
 
 
 def _edits(culprit: Culprit, condition: ast.expr, values: list[ast.expr]) -> tuple[Edit, ...]:
@@ -62,8 +58,6 @@ def _edits(culprit: Culprit, condition: ast.expr, values: list[ast.expr]) -> tup
     if not isinstance(condition.ops[0], _ORDERS):  # of what is equal nobody knows another number
         return ()
     left = {one.id for one in ast.walk(condition.left) if isinstance(one, ast.Name)}
-    bound = condition.comparators[0]
-    ends = {is_below: _beyond(source.of(bound), bound, is_below) for is_below in (True, False)}
     taken = {one.id for one in source.nodes.every(ast.Name)}
     lines, edits = list[str](), list[Edit]()
     statements = [source.nodes.statement(one) for one in values]
@@ -76,7 +70,7 @@ def _edits(culprit: Culprit, condition: ast.expr, values: list[ast.expr]) -> tup
         if len(names) != 1 or not _ops_that_break(culprit, value):
             continue
         is_below = isinstance(condition.ops[0], ast.Lt | ast.LtE) == is_chosen
-        name, end = _NAMES[is_below], ends[is_below]
+        name, end = _NAMES[is_below], _beyond(culprit, condition.comparators[0], is_below)
         if end is None or name in taken:
             return ()
         x, asked = names.pop(), source.of(condition)
@@ -86,14 +80,14 @@ def _edits(culprit: Culprit, condition: ast.expr, values: list[ast.expr]) -> tup
     return (*before(source, first, *lines), *edits) if lines else ()
 
 
-def _beyond(text: str, bound: ast.expr, is_below: bool) -> str | None:
+def _beyond(culprit: Culprit, bound: ast.expr, is_below: bool) -> str | None:
     """A number well on one side of a bound: half of it, or twice it."""
+    if isinstance(bound, ast.Name):  # of a small number above 0
+        return f"{0.5 if is_below else 2} * {bound.id}"
     node, sign = bound, 1
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        node, sign = node.operand, -1
-    if isinstance(node, ast.Name):
-        return f"0.5 * {text}" if is_below else f"2 * {text}"  # a small number above 0
-    if (number := _literal(node)) is None:
+    if isinstance(bound, ast.UnaryOp) and isinstance(bound.op, ast.USub):
+        node, sign = bound.operand, -1
+    if (number := Reading(culprit, bound).number(node)) is None:
         return None
     number *= sign
     if not number:

@@ -153,14 +153,7 @@ def _is_alike(node: ast.AST, loss: ast.AST) -> bool:
 
 
 def scores_taken(culprit: Culprit) -> Ways:
-    """`cross_entropy` for every `nll_loss` of the file: of log-probabilities they are the same. For
-    a loss of alignments, `log_softmax` of what it is given."""
-    if canonical(culprit.finding.op) == "ctc_loss":
-        given = getattr(culprit.node, "args", [])[:1]
-        title = "give the loss log-probabilities: `log_softmax`"
-        for one in given:
-            yield culprit.written(title, one, f"{atom(culprit.source.of(one))}.log_softmax(-1)")
-        return
+    """`cross_entropy` for every `nll_loss` of the file: of log-probabilities they are the same."""
     dotted, edits = culprit.names.dotted, list[Edit | None]()
     for node in culprit.source.nodes.every(ast.Call):
         if dotted(node.func) == "torch.nn.functional.nll_loss":
@@ -170,6 +163,13 @@ def scores_taken(culprit: Culprit) -> Ways:
     found = [edit for edit in edits if edit is not None]
     if found and len(found) == len(edits):
         yield found
+
+
+def scores_normalised(culprit: Culprit) -> Ways:
+    """`criterion(logits.log_softmax(-1), ...)`."""
+    if isinstance(culprit.node, ast.Call) and culprit.node.args:
+        given = culprit.node.args[0]
+        yield [culprit.replace(given, f"{atom(culprit.source.of(given))}.log_softmax(-1)")]
 
 
 def log_target(culprit: Culprit, request: ask.LogTarget) -> Ways:

@@ -70,6 +70,7 @@ BY_CLASS: Mapping[type[ask.Request], Callable[[Culprit], Ways]] = {
     ask.AllowEmpty: empty.filled,
     ask.LeaveOutRectifier: instead.left_out,
     ask.TakeScores: ends.scores_taken,
+    ask.NormaliseScores: ends.scores_normalised,
     ask.LearnPartInside: instead.learnt_in_part,
     ask.FillMemory: instead.allocated,
     ask.CopyBeforeWriting: detached.copied,

@@ -54,10 +54,11 @@ class EmptyReduction(Rule):
 
     def check(self, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:
         yield from super().check(trace, roots)
-        if trace.raised is not None and isinstance(trace.raised.why, SingleItem):
-            yield self._refused(trace.raised, trace.raised.why)
-        if trace.raised is not None and isinstance(trace.raised.why, Nothing):
-            yield self._of_nothing(trace.raised, trace.raised.why)
+        match trace.raised:
+            case Raised(why=SingleItem() as why):
+                yield self._refused(trace.raised, why)
+            case Raised(why=Nothing() as why):
+                yield self._of_nothing(trace.raised, why)
 
     def _refused(self, raised: Raised, why: SingleItem) -> Finding:
         """By a normalisation, which counts its items first."""

@@ -120,7 +120,7 @@ class HugeGradient(Rule):
 
 
 _CROSSES = (
-    ". The divisor {both}: on its way from one to the other it passes the pole of the quotient,"
+    ". The divisor {lies}: on its way from one to the other it passes the pole of the quotient,"
     " where the loss leaps."
 )
 _ON_ONE_SIDE = Fix(
@@ -154,11 +154,13 @@ def _why(leap: Leap, op: str, *, crosses: bool) -> str:
     else:
         beside = "No element of it has another slope."
     near = ""
-    both = "was on the other side of 0 before" if leap.crossed else "lies on both sides of 0"
     if steep.near is not None:
-        end = (
-            _CROSSES.format(both=both) if crosses else "; only an epsilon or rounding keeps it off."
-        )
+        end = "; only an epsilon or rounding keeps it off."
+        if crosses:
+            lies = (
+                "was on the other side of 0 before" if leap.crossed else "lies on both sides of 0"
+            )
+            end = _CROSSES.format(lies=lies)
         near = (
             f" The operand is {text_of(steep.near, 3)} from the point where the slope of `{op}` is"
             f" infinite{end}"

@@ -7,18 +7,18 @@ from gradscope.facts import requests as ask
 from gradscope.rules.reading import measurements
 from gradscope.rules.rule import Rule
 
-# For each wrong order: when it is, the label, the mechanism, and what the other call does, which
-# should have come at another time.
+# For each wrong order: what the function does, the label, the mechanism, and what the other call
+# does, which should have come at another time.
 _WORDS = {
     "after-step": (
-        "after the optimizer has used them",
+        "bounds gradients{of_norm} to {bound} after the optimizer has used them",
         "too late for this step",
         "The step was taken along the gradients as backward left them. `{function}` then bounds"
         " what nobody reads any more: the next backward starts afresh.{idle}",
         "uses the gradients",
     ),
     "before-unscale": (
-        "while they are {scale} times too large",
+        "bounds gradients{of_norm} to {bound} while they are {scale} times too large",
         "the loss scale is still in there",
         "A GradScaler multiplies the loss, and so every gradient, by its scale, and divides them"
         " again in `unscale_`, which comes later here. The bound {bound} becomes {unscaled} for the"
@@ -26,14 +26,15 @@ _WORDS = {
         "divides by the loss scale",
     ),
     "before-backward": (
-        "before backward has made them",
+        "bounds gradients{of_norm} to {bound} before backward has made them",
         "there are no gradients here yet",
         "The gradients were cleared, and backward has yet to run: there is nothing to clip, and no"
         " error is raised. The step then uses what backward makes, unbounded.{idle}",
         "uses the gradients as backward left them",
     ),
     "between-passes": (
-        "after each of the passes whose gradients one step adds up",
+        "bounds gradients{of_norm} to {bound} after each of the passes whose gradients one step"
+        " adds up",
         "cuts down a part of the sum",
         "Each pass adds its gradient to those of the passes before, and the sum so far is bounded"
         " again: the first ones are cut down several times, the last one once. The step goes in"
@@ -41,7 +42,7 @@ _WORDS = {
         "uses the sum of all passes",
     ),
     "of-nothing": (
-        "that it was not given",
+        "is given no parameter, and bounds nothing: the gradients are{of_norm}",
         "is given no parameter",
         "What it goes through is empty. An iterator, as `filter(...)` and `parameters()` give, ends"
         " when it has been gone through once: the second time there is nothing in it. The step"
@@ -94,25 +95,23 @@ class MisplacedClipping(Rule):
 
     def _about(self, clip: LateClip) -> Finding:
         bound = number(clip.bound, 6)
-        when, label, why, other = (
+        does, label, why, other = (
             template.format(
                 function=clip.function,
                 scale=number(clip.scale),
                 bound=bound,
+                of_norm="" if clip.total is None else f" of norm {number(clip.total)}",
                 unscaled=number(clip.bound / clip.scale, 3),
                 idle="" if clip.acts else " In this run they were within the bound anyway.",
             )
             for template in _WORDS[clip.order]
         )
-        of_norm = "" if clip.total is None else f" of norm {number(clip.total)}"
         unscale, summed = clip.order == "before-unscale", clip.order == "between-passes"
         moved: ask.Request = ask.MoveClipping(unscale, clip.function, clip.bound, summed)
-        message = f"`{clip.function}` bounds gradients{of_norm} to {bound} {when}"
         if clip.order == "of-nothing":
             moved = ask.KeepAsList()
-            message = f"`{clip.function}` {label}, and bounds nothing: the gradients are{of_norm}"
         return self.found(
-            message,
+            f"`{clip.function}` {does}",
             why,
             severity=Severity.ERROR if clip.acts else Severity.NOTE,
             phase=Phase.OPTIMIZER,

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from gradscope.facts import Finding, Phase, Related, Root, Scores, Severity, Trace
 from gradscope.facts import requests as ask
+from gradscope.ops.traits import Trait, has
 from gradscope.rules.rule import Rule
 from gradscope.rules.wording import phrases
 
@@ -47,7 +48,8 @@ class WrongScores(Rule):
         made, taken = phrases.spelled(one.made.op), phrases.spelled(one.taken.op)
         fix: ask.Request = ask.GiveScores(made, one.taken.location, one.logarithms)
         if one.raw:
-            fix = ask.TakeScores()
+            # What takes one class of each sample has a twin that normalises first.
+            fix = ask.TakeScores() if has(one.taken.op, Trait.CHOOSES) else ask.NormaliseScores()
             message = f"`{taken}` takes log-probabilities, and is given raw scores"
             why = (
                 f"`{taken}` takes no logarithm and normalises nothing: the loss falls without end"

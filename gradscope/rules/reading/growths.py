@@ -9,9 +9,8 @@ from statistics import median
 
 from gradscope.dataclass import dataclass
 from gradscope.facts import Flat, Growth, Leaf, Leap, Limits, Magnitudes, Steep, Step, Usage
+from gradscope.ops.traits import Trait, has
 from gradscope.rules import cutoffs
-
-_DIVISORS = (("div", "other"), ("reciprocal", "self"))
 
 
 def explodes(growth: Growth, limits: Limits) -> bool:
@@ -123,7 +122,7 @@ def crosses_pole(leap: Leap, steps: Sequence[Step]) -> bool:
     """Whether a divisor that lies on both sides of 0, or went over to the other one, has come so
     near to it that the loss leapt, as it never did before."""
     operand, at = leap.steep.operand, leap.step
-    if operand is None or (leap.call.op, operand.role) not in _DIVISORS:
+    if operand is None or not has(leap.call.op, Trait.DIVIDES):
         return False
     if operand.min is None or operand.max is None:
         return False

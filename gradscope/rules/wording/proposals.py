@@ -177,6 +177,11 @@ _WORDS: Mapping[type[ask.Request], _Words] = {
     ),
     ask.DropLastBatch: ("data", "leave the last batch out, which is smaller", "drop_last=True"),
     ask.TakeScores: ("stable-op", "take `cross_entropy`, which normalises the scores first", ""),
+    ask.NormaliseScores: (
+        "stable-op",
+        "give the loss log-probabilities: `log_softmax`",
+        "scores.log_softmax(-1)",
+    ),
     ask.CopyBeforeWriting: _graph("write into a copy, with autograd looking on"),
     ask.HookBackward: (
         "backward-rewrite",
