@@ -36,6 +36,11 @@ CROSSED = [
      "((nn.Linear(3, 2)(x)[:, :1].squeeze(-1) - y) ** 2).mean()"),
     ("(net(x)[:, 0].square() - torch.rand(6, 1)).mean()",
      "(net(x)[:, 0].square() - torch.rand(6, 1).squeeze(-1)).mean()"),
+    # rows of a batch
+    ("F.mse_loss(net(x[:4]), y[:4])", "F.mse_loss(net(x[:4]).squeeze(-1), y[:4])"),
+    ("F.mse_loss(net(x)[:4], y[2:])", "F.mse_loss(net(x)[:4].squeeze(-1), y[2:])"),
+    ("F.mse_loss(net(x).squeeze(1), torch.rand(9, 1)[3:])",
+     "F.mse_loss(net(x).squeeze(1), torch.rand(9, 1)[3:].squeeze(-1))"),
     # a column of a table has one dimension, whoever took it out
     ("((net(x) - x[:, 0]) ** 2).mean()", "((net(x).squeeze(-1) - x[:, 0]) ** 2).mean()"),
 ]  # fmt: skip
@@ -47,6 +52,8 @@ MEANT = [
     # all pairs, written as such
     "(net(x)[:, 0][:, None] - y).abs().mean()",
     "(net(x).view(-1, 1) - y[None]).abs().mean()",
+    "F.mse_loss(net(x[:4])[:, 0].view(-1, 1), y[:4])",
+    "F.mse_loss(nn.Linear(3, 2)(x)[:, 0][:, None], y)",
     "(nn.Linear(3, 2)(x)[:, 0][:, None] - y).abs().mean()",
     "(net(x) - x[:, 1:2]).abs().mean()",
     # beside other results of all pairs, as in |a - b|^2 = |a|^2 + |b|^2 - 2 a b
@@ -84,7 +91,7 @@ def test_pairs_that_nobody_asked_for_are_told(tmp_path, loss, patched):
     (found,) = diagnosed_text(f"{HEAD}loss = {loss}\n{END}", tmp_path, verify=True).findings
 
     assert (found.rule, found.location.line) == ("GS411", 8)
-    assert found.evidence["size"] == 6
+    assert found.evidence["size"] == (4 if "[:4]" in loss else 6)
     assert f"+loss = {patched}\n" in found.fixes[0].patch
     assert found.fixes[0].verified is True
 

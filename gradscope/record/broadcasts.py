@@ -99,24 +99,35 @@ class Broadcasts:
 def _crossed(first: torch.Tensor, second: torch.Tensor) -> int:
     """The size of a column and a row that an op pairs; 0 where they are none, or meant: whoever
     writes `x[:, None]` or `x.view(-1, 1)` means the pairs."""
-    column, row = sorted((_given(first), _given(second)), key=torch.Tensor.dim, reverse=True)
-    if column.dim() != 2 or row.dim() != 1 or len(column) < 2 or _is_stood_up(column):
+    pair = sorted((first, second), key=lambda one: _given(one).dim(), reverse=True)
+    column, row = map(_given, pair)
+    if tuple(column.shape) != (row.numel(), 1) or row.dim() != 1 or len(row) < 2:
         return 0
-    return row.numel() if tuple(column.shape) == (row.numel(), 1) else 0
+    return len(row) if not _is_stood_up(pair[0]) else 0
 
 
 def _given(tensor: torch.Tensor) -> torch.Tensor:
-    """What was expanded to a shape, as a loss does by itself."""
-    base = tensor._base
-    return base if base is not None and 0 in tensor.stride() else tensor
+    """What was expanded to a matrix, as a loss does by itself."""
+    base, expanded = tensor._base, [stride == 0 for stride in tensor.stride()]
+    if base is None or expanded not in ([True, False], [False, True]):
+        return tensor
+    with torch.no_grad():
+        part = tensor[0] if expanded[0] else tensor[:, :1]
+    return base if base.shape == part.shape else part  # which was a part of its base before
 
 
-def _is_stood_up(column: torch.Tensor) -> bool:
-    """Whether it was made a column by a view. Whoever writes `x[:, None]` or `x.view(-1, 1)` means
-    the pairs; a column of a matrix was one before, as where `chunk` takes a model's output apart,
-    of which only autograd keeps a trace."""
-    cut = column.grad_fn is not None and column.grad_fn.name() in _CUT
-    return column._is_view() and not cut
+def _is_stood_up(tensor: torch.Tensor) -> bool:
+    """Whether a column, expanded or not, was made one by a view. Whoever writes `x[:, None]` or
+    `x.view(-1, 1)` means the pairs; a column of a matrix was one before, as where `chunk` takes a
+    model's output apart, or a loop the rows of a batch."""
+    base, node = tensor._base, tensor.grad_fn
+    if base is None:
+        return False
+    if node is None:
+        return base.dim() != 2 or base.shape[1] != 1
+    if node.name() == "ExpandBackward0":
+        node = node.next_functions[0][0]
+    return node is not base.grad_fn and node.name() not in (*_CUT, "AccumulateGrad")
 
 
 def _made(node: Any, one: BackwardPass, size: int) -> set[Any] | None:
