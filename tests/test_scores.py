@@ -24,6 +24,13 @@ WRONG = [
      "p = F.log_softmax(net(x), dim=1)\nloss = F.nll_loss(p, y)"),
     ("p = net(x).log_softmax(-2)\nloss = nn.NLLLoss()(p, y)",
      "p = net(x).log_softmax(1)\nloss = nn.NLLLoss()(p, y)"),
+    ("p = F.softmax(net(x), dim=0)\nloss = -torch.log(p.gather(1, y[:, None]) + 1e-9).mean()",
+     "p = F.softmax(net(x), dim=1)\nloss = -torch.log(p.gather(1, y[:, None]) + 1e-9).mean()"),
+    ("p = net(x).softmax(0)\nloss = -p[range(6), y].log().mean()",
+     "p = net(x).softmax(1)\nloss = -p[range(6), y].log().mean()"),
+    ("p = net(x).view(2, 3, 4).log_softmax(1)\nloss = -p.gather(2, y.view(2, 3, 1)).mean()",
+     "p = net(x).view(2, 3, 4).log_softmax(2)\nloss = -p.gather(2, y.view(2, 3, 1)).mean()"),
+    ("loss = F.cross_entropy(net(x).softmax(0), y)", "loss = F.cross_entropy(net(x), y)"),
     ("p = samples(net(x))\nloss = F.nll_loss(p, y)",
      "samples = nn.LogSoftmax(dim=1)\np = samples(net(x))\nloss = F.nll_loss(p, y)"),
     ("p = torch.sigmoid(net(x))\nloss = F.binary_cross_entropy_with_logits(p, hits)",
@@ -62,7 +69,14 @@ RIGHT = [
     "F.kl_div(net(x).log_softmax(1), hits.log_softmax(1), log_target=True)",
     "F.kl_div(hits.log_softmax(1), net(x).softmax(1))",
     "(hits.softmax(1) * net(x).softmax(1)).sum()",
-    "F.cross_entropy(net(x).softmax(0), y)",  # weights over the samples
+    "net(x).softmax(0).gather(1, y[:, None]).mean()",  # no likelihood
+    "-net(x).log_softmax(1).gather(1, y[:, None]).mean()",
+    "-net(x).softmax(1).log()[torch.arange(6), y].mean()",
+    "-net(x).softmax(1)[torch.arange(6), y].log().mean()",
+    # the distributions of one sample of each half
+    "-net(x).view(2, 3, 4).log_softmax(2).gather(1, y[:2, None, None].expand(2, 1, 4)).mean()",
+    "-net(x).log_softmax(0).gather(1, torch.ones_like(y)[:, None]).mean()",  # those of one class
+    "-net(x).log_softmax(0)[torch.arange(4), torch.arange(4)].mean()",
     "F.cross_entropy(net(x).softmax(1) / 0.05, y)",  # a temperature makes scores of it
     "F.cross_entropy(net(x).sigmoid() * 10 - 5, y)",
 ]

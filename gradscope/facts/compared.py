@@ -7,16 +7,16 @@ from gradscope.facts.places import Call
 @dataclass(frozen=True, slots=True)
 class Scores:
     """A loss, `taken`, that takes raw scores or log-probabilities of `classes`, and is given the
-    probabilities that the call `made` gives. `along`: or log-probabilities along that dimension,
-    where the loss has its classes along another one. `logarithms`: it takes those. `raw`: it is
-    given scores, `made` is the loss itself."""
+    probabilities that the call `made` gives. `along`: or log-probabilities along the first of two
+    dimensions, where the loss has its classes along the second. `logarithms`: it takes those.
+    `raw`: it is given scores, `made` is the loss itself."""
 
     made: Call
     taken: Call
     step: int
     classes: int
     logarithms: bool
-    along: int | None = None
+    along: tuple[int, int] | None = None
     raw: bool = False
 
 

@@ -121,12 +121,12 @@ def _is_stood_up(tensor: torch.Tensor) -> bool:
     `x.view(-1, 1)` means the pairs; a column of a matrix was one before, as where `chunk` takes a
     model's output apart, or a loop the rows of a batch."""
     base, node = tensor._base, tensor.grad_fn
+    if node is not None and node.name() == "ExpandBackward0":
+        node = node.next_functions[0][0]
     if base is None:
         return False
     if node is None:
         return base.dim() != 2 or base.shape[1] != 1
-    if node.name() == "ExpandBackward0":
-        node = node.next_functions[0][0]
     return node is not base.grad_fn and node.name() not in (*_CUT, "AccumulateGrad")
 
 

@@ -2,15 +2,16 @@
 probabilities; and losses that compare what has bounds with targets beyond them."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from itertools import islice
+from typing import Any, TypeGuard
 
 import torch
 
 from gradscope.facts import Scores, Unreached
 from gradscope.record.context import RunContext
-from gradscope.record.finite import plain
+from gradscope.record.finite import is_indirect, plain
 from gradscope.record.graph import node_name, saved
 from gradscope.record.passes import BackwardPass
 
@@ -29,6 +30,8 @@ _FARTHEST = 4  # views between the two
 _LIKELIHOODS = ("NllLossBackward0", "NllLoss2DBackward0")
 # With their classes along the last dimension, for lengths that are numbers and for tensors of them.
 _ALIGNMENTS = ("CtcLossBackward0", "CtcLossBackward1")
+_TAKE = ("GatherBackward0", "IndexBackward0")  # an element of each row, as that of its class
+_NORMALISE = ("SoftmaxBackward0", "LogSoftmaxBackward0")
 _DIVERGENCE = "MulBackward0"  # target times input, in `kl_div`, which is no op of its own
 _MADE_BY = {
     "LogSoftmaxBackward0": "SoftmaxBackward0",
@@ -65,6 +68,8 @@ class GivenScores:
                     self._keep(node, node, classes, raw=True)
             elif name in _COMPARE:
                 self._look_at_targets(node, one)
+            elif name in _TAKE:
+                self._look_at_classes(node, one)
 
     def after_backward(self, one: BackwardPass) -> None:
         for node in one.above if len(self._kept) < _MOST else ():
@@ -76,14 +81,19 @@ class GivenScores:
             if (made := self._maker(node, -1 if is_divergence else 0)) is None:
                 continue
             along = _along(node) if name in _LIKELIHOODS else None
-            if along is None and (node_name(made) != wanted or not _is_along_one(node, made)):
+            if along is None and node_name(made) != wanted:
                 continue
-            shape = made._input_metadata[0].shape
-            classes = shape[_dim(made)] if hasattr(made, "_saved_dim") else 2
+            classes = _shape(made)[_dim(made)] if hasattr(made, "_saved_dim") else 2
             self._keep(node, made, classes, along)
 
     def _keep(
-        self, node: Any, made: Any, classes: int, along: int | None = None, *, raw: bool = False
+        self,
+        node: Any,
+        made: Any,
+        classes: int,
+        along: tuple[int, int] | None = None,
+        *,
+        raw: bool = False,
     ) -> None:
         name = type(node).__name__
         call, given = self._context.call(node), self._context.call(made)
@@ -92,6 +102,17 @@ class GivenScores:
             logarithms = name in (*_LIKELIHOODS, *_ALIGNMENTS, _DIVERGENCE)
             fact = Scores(given, taken, self._context.step, classes, logarithms, along, raw)
             self._kept.setdefault(given.location, fact)
+
+    def _look_at_classes(self, node: Any, one: BackwardPass) -> None:
+        """A logarithm of the probability of the class of each sample."""
+        dim, others = _taken(node)
+        before = list(islice(_before(node), _FARTHEST)) if others else []
+        made = next((each for each in before if node_name(each) in _NORMALISE), None)
+        if made is None or (along := _dim(made)) not in others or _shape(made) != _shape(before[0]):
+            return
+        around = (*before[: before.index(made)], *islice(_after(node, one), _FARTHEST))
+        if {"LogSoftmaxBackward0", "LogBackward0"} & {*map(node_name, (made, *around))}:
+            self._keep(node, made, _shape(made)[along], (along, dim))
 
     def _look_at_targets(self, node: Any, one: BackwardPass) -> None:
         made = self._maker(node, 0)
@@ -132,14 +153,63 @@ class GivenScores:
         return node
 
 
-def _along(node: Any) -> int | None:
-    """The dimension along which a log_softmax has made what a likelihood reads, where that has its
-    classes along another one."""
+def _along(node: Any) -> tuple[int, int] | None:
+    """The dimension along which a log_softmax has made what a likelihood reads, and that of its
+    classes, where this is another one."""
     made = node.next_functions[0][0]
     if made is None or node_name(made) != "LogSoftmaxBackward0":
         return None
-    classes = _dim_of_classes(made._input_metadata[0].shape)
-    return _dim(made) if _dim(made) != classes else None
+    dims = _dim(made), _dim_of_classes(_shape(made))
+    return dims if len(set(dims)) > 1 else None
+
+
+def _taken(node: Any) -> tuple[int, frozenset[int]]:
+    """The dimension along which an op takes one element, and those along which it takes another
+    one each time; none where it takes several, or the same one of all."""
+    if node_name(node) == "GatherBackward0":
+        index, dim = saved(node, "index"), _dim(node)
+        if not _are_read(index) or index.shape[dim] != 1:
+            return dim, frozenset()
+        return dim, frozenset(at for at in range(index.dim()) if not _is_uniform(index, at))
+    try:
+        indices = dict(enumerate(node._saved_indices))
+    except RuntimeError:  # they were freed
+        return 0, frozenset()
+    if not all(_are_read(one) and one.dim() == 1 for one in indices.values()):
+        return 0, frozenset()
+    counted = {
+        at
+        for at, one in indices.items()
+        if one.equal(torch.arange(len(one), dtype=one.dtype, device=one.device))
+    }
+    classes = sorted(indices.keys() - counted)
+    if len(classes) != 1 or _is_uniform(indices[classes[0]], 0):
+        return 0, frozenset()
+    return classes[0], frozenset(counted)
+
+
+def _before(node: Any) -> Iterator[Any]:
+    """What made the one operand of a node, what made that of this, ..."""
+    while len(inputs := [below for below, _ in node.next_functions if below is not None]) == 1:
+        (node,) = inputs
+        yield node
+
+
+def _after(node: Any, one: BackwardPass) -> Iterator[Any]:
+    """The one reader of its result, that of what this gives, ..."""
+    while len(users := one.above[node]) == 1:
+        (node,) = users
+        yield node
+
+
+def _are_read(index: torch.Tensor | None) -> TypeGuard[torch.Tensor]:
+    if type(index) is not torch.Tensor or index.is_meta or is_indirect(index):
+        return False
+    return index.dtype in (torch.int64, torch.int32)
+
+
+def _is_uniform(values: torch.Tensor, dim: int) -> bool:
+    return values.shape[dim] < 1 or values.equal(values.narrow(dim, 0, 1).expand_as(values))
 
 
 def _dim_of_classes(shape: Sequence[int]) -> int:
@@ -157,13 +227,12 @@ def _are_scores(given: torch.Tensor) -> bool:
     return math.isfinite(most) and most > _ROUNDED and (most > 1.0 or least < -_ROUNDED)
 
 
-def _is_along_one(node: Any, made: Any) -> bool:
-    """Whether both are along the same dimension, as far as they have one."""
-    dims = [_dim(one) for one in (node, made) if hasattr(one, "_saved_dim")]
-    return len(set(dims)) < 2
+def _shape(node: Any) -> torch.Size:
+    shape: torch.Size = node._input_metadata[0].shape
+    return shape
 
 
 def _dim(node: Any) -> int:
     """The dimension, which a node keeps without its sign."""
     dim: int = node._saved_dim
-    return (dim - 2**64 if dim >= 2**63 else dim) % len(node._input_metadata[0].shape)
+    return (dim - 2**64 if dim >= 2**63 else dim) % len(_shape(node))

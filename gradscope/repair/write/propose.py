@@ -157,7 +157,7 @@ BY_FIELDS: Mapping[type[ask.Request], Callable[[Culprit, Any], Ways]] = {
 
 
 _EVERYWHERE = ask.LearnInside | ask.LearnPartInside
-_NO_OTHER_FORM = ask.Allow | ask.AllowEmpty | ask.LeaveOutNothing
+_NO_OTHER_FORM = ask.Allow | ask.AllowEmpty | ask.LeaveOutNothing | ask.AlongClasses
 _ACROSS_FILES = (
     ask.StableForm
     | ask.LearnInside
@@ -180,8 +180,8 @@ def fixes_of(culprit: Culprit) -> tuple[Fix, ...]:
         if scaler is None:
             return fixes
         return (Fix("loss-scaling", scaler.title, "unsafe", request=ask.ScaleLoss()), *fixes)
-    # No value is at fault there, or none that the program computes; of nothing at all no form of
-    # the expression is more stable.
+    # No value is at fault there, or none that the program computes; of nothing at all, or along the
+    # wrong dimension, no form of the expression is more stable.
     is_data = bool(fixes) and fixes[0].kind == "data"
     if is_data or any(isinstance(one, _NO_OTHER_FORM) for one in requests):
         return fixes

@@ -56,12 +56,15 @@ class WrongScores(Rule):
                 " as the scores of what is right grow. No other class has to lose for it."
             )
         elif one.along is not None:
-            fix = ask.AlongClasses(made, 1)
-            message = f"`{made}` normalises along dimension {one.along}, and the loss along another"
+            along, classes = one.along
+            fix = ask.AlongClasses(made, classes)
+            message = (
+                f"`{made}` normalises along dimension {along}, the classes are along {classes}"
+            )
             why = (
-                f"`{taken}` has its classes along dimension 1. Along dimension {one.along} it is"
-                " the samples of a batch whose probabilities sum to 1: to raise that of one sample"
-                " lowers those of all others, whatever they are."
+                f"`{taken}` takes of each sample one of the classes along dimension {classes}."
+                f" Along dimension {along} it is the samples whose probabilities sum to 1: to raise"
+                " that of one sample lowers those of all others, whatever they are."
             )
         elif one.taken.op == "kl_div":
             message = f"the loss takes log-probabilities, and is given those that `{made}` makes"
@@ -86,6 +89,11 @@ class WrongScores(Rule):
                 f" stays above {phrases.number(-math.log(best))} however good the model is, and"
                 " the gradient small."
             )
+        label, use = "makes probabilities", "takes other numbers"
+        if one.raw:
+            label = "reads them as log-probabilities"
+        elif one.along is not None:
+            label, use = "normalises over the samples", "takes one class of each sample"
         at = one.taken.location if not one.raw else None
         return self.found(
             message,
@@ -93,9 +101,9 @@ class WrongScores(Rule):
             one.made,
             phase=Phase.FORWARD,
             step=one.step,
-            label="reads them as log-probabilities" if one.raw else "makes probabilities",
+            label=label,
             severity=Severity.ERROR if one.raw else self.severity,
-            related=(Related("use", at, "takes other numbers"),) if at is not None else (),
+            related=(Related("use", at, use),) if at is not None else (),
             evidence={"classes": one.classes},
             fixes=(fix,),
         )
