@@ -21,6 +21,18 @@ class Scores:
 
 
 @dataclass(frozen=True, slots=True)
+class Identical:
+    """A weight, by name, whose `units` were the same at a step, after an update, and got the same
+    gradient. `of_inputs`: those that its layer reads. `call` is the product with it."""
+
+    name: str
+    units: int
+    of_inputs: bool
+    call: Call
+    step: int
+
+
+@dataclass(frozen=True, slots=True)
 class Unreached:
     """A loss, `taken`, that compares what the call `made` gives, from `low` to `high`, with targets
     of which the part `share` lies beyond. `alone`: the pass has no other result of that call."""

@@ -193,6 +193,13 @@ class KeepAsList(Request):
     """Keep the parameters that are clipped as a list, which can be gone through again."""
 
 
+class DrawWeights(Request):
+    """Start each of the weights of the same name from numbers drawn at random, in the place of one
+    number for all."""
+
+    name: str
+
+
 class KeepNorm(Request):
     """Weights that keep the norm of what passes through them; `fades`: or a steeper activation.
     `axis` and `nodes` as in `Growth`; `dimensions` as `Magnitudes` has them."""

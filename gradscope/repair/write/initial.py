@@ -13,8 +13,9 @@ from gradscope.source.arguments import called, spelled
 
 # The fillers that say nothing of how many inputs a weight has.
 _FILLERS = frozenset("normal_ uniform_ trunc_normal_".split())
-_WITH_ZEROS = frozenset("constant_ fill_ zero_ zeros_".split())
+_WITH_CONSTANTS = frozenset("constant_ fill_ ones_ zero_ zeros_".split())
 _DRAWN = frozenset({"torch.randn", "torch.rand"})
+_CONSTANT = frozenset({"torch.full", "torch.ones", "torch.zeros"})
 PARAMETERS = frozenset({"torch.nn.Parameter", "torch.nn.parameter.Parameter"})
 
 _ORTHOGONAL = ("orthogonal_({0})", "start from orthogonal weights, which keep every norm")
@@ -55,10 +56,10 @@ def away_from_zero(culprit: Culprit) -> Iterator[Candidate]:
     """The weights that the file fills with 0, in the size that keeps the norm: of two the first
     alone, so that their product stays 0 at the start, as of an adapter; else all of them."""
     template, title = _RELU
-    filled = (_filled_with_zeros(culprit, one) for one in culprit.source.nodes.every(ast.Call))
     found = [
         _filled(culprit, node, weight, not weight.endswith(".weight"), template)
-        for node, weight in filter(None, filled)
+        for node, weight, value in _filled_with_constants(culprit)
+        if value == 0
     ]
     edits = tuple(filter(None, found))
     if edits and len(edits) == len(found):
@@ -67,14 +68,37 @@ def away_from_zero(culprit: Culprit) -> Iterator[Candidate]:
         yield Candidate(title, edits)
 
 
-def _filled_with_zeros(culprit: Culprit, node: ast.Call) -> tuple[ast.Call, str] | None:
+def at_random(culprit: Culprit, request: ask.DrawWeights) -> Iterator[Candidate]:
+    """The weights of that name which the file fills with a constant other than 0, in the size that
+    keeps the norm; those of 0 where there are none."""
+    name = request.name.rpartition(".")[2]
+    filled: list[tuple[ast.expr, str, bool, object]] = [
+        (node, weight, not weight.endswith(".weight"), value)
+        for node, weight, value in _filled_with_constants(culprit)
+        if weight.rpartition(".")[2] == name or weight.isidentifier()
+    ]
+    for node in culprit.source.nodes.every(ast.Call):
+        if culprit.names.dotted(node.func) in PARAMETERS and node.args:
+            if (weight := _drawn(culprit, node.args[0], _CONSTANT)) is not None:
+                filled.append((node.args[0], weight, False, None))
+    template, title = _RELU
+    for are_wanted in (True, False):
+        chosen = [one[:3] for one in filled if (one[3] != 0) is are_wanted]
+        edits = tuple(filter(None, (_filled(culprit, *one, template) for one in chosen)))
+        if edits:
+            yield Candidate(title, edits)
+            return
+
+
+def _filled_with_constants(culprit: Culprit) -> Iterator[tuple[ast.Call, str, object]]:
     """`nn.init.zeros_(w)`, `nn.init.constant_(w, 0)`, `w.data.zero_()`, `w.data.fill_(0)`, with the
-    text of what may be a matrix."""
-    filling = _filling(culprit, node, _WITH_ZEROS)
-    value = spelled(culprit.source, node).positional[1:2] or [ast.Constant(0.0)]
-    if filling is None or getattr(value[0], "value", None) != 0:
-        return None
-    return None if filling.text.endswith((".bias", ".grad")) else (node, filling.text)
+    text of what may be a matrix, and the number; None where the source does not tell that."""
+    for node in culprit.source.nodes.every(ast.Call):
+        filling = _filling(culprit, node, _WITH_CONSTANTS)
+        if filling is not None and not filling.text.endswith((".bias", ".grad")):
+            value = spelled(culprit.source, node).positional[1:2]
+            number = 1 if called(node) == "ones_" else 0
+            yield node, filling.text, getattr(value[0], "value", None) if value else number
 
 
 class _Filling(NamedTuple):
@@ -115,21 +139,22 @@ def _filled_by_hand(
             if most > 1:
                 yield node, filling.text, least < 2
         elif culprit.names.dotted(node.func) in PARAMETERS and node.args:
-            drawn = _drawn(culprit, node.args[0])
+            drawn = _drawn(culprit, node.args[0], _DRAWN)
             if drawn is not None:
                 yield node.args[0], drawn, False
 
 
-def _drawn(culprit: Culprit, value: ast.expr) -> str | None:
+def _drawn(culprit: Culprit, value: ast.expr, makers: Container[str]) -> str | None:
     """`torch.empty(n, m)` for `torch.randn(n, m)`, also times or over something."""
     while isinstance(value, ast.BinOp) and isinstance(value.op, ast.Mult | ast.Div):
         value = value.right if isinstance(value.left, ast.Constant) else value.left
-    if not isinstance(value, ast.Call) or culprit.names.dotted(value.func) not in _DRAWN:
+    if not isinstance(value, ast.Call) or (name := culprit.names.dotted(value.func)) not in makers:
         return None
-    sizes = value.args[0].elts if isinstance(value.args[0], ast.Tuple | ast.List) else value.args
+    given = value.args[:1] if name == "torch.full" else value.args
+    sizes = given[0].elts if given and isinstance(given[0], ast.Tuple | ast.List) else given
     if len(sizes) < 2 or value.keywords:  # a vector has no fan
         return None
-    return f"{culprit.torch('torch.empty(')}{', '.join(map(culprit.source.of, value.args))})"
+    return f"{culprit.torch('torch.empty(')}{', '.join(map(culprit.source.of, given))})"
 
 
 def _filled(

@@ -153,6 +153,7 @@ BY_FIELDS: Mapping[type[ask.Request], Callable[[Culprit, Any], Ways]] = {
     ask.ClipNorm: training.clipped,
     ask.MoveClipping: training.in_time,
     ask.KeepNorm: initial.keeping,
+    ask.DrawWeights: initial.at_random,
 }
 
 

@@ -137,6 +137,7 @@ def _graph(title: str, code: str = "") -> _Words:
 
 # Of the others; `{0}` is the request.
 _WORDS: Mapping[type[ask.Request], _Words] = {
+    ask.DrawWeights: ("init", "start from weights drawn at random", ""),
     ask.Unsaturated: (
         "stable-op",
         "raise the log of the opposite label instead: it is steep where this is flat",

@@ -1,0 +1,82 @@
+"""Weights whose units are all the same, and get the same gradient: they stay the same."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from gradscope.facts import Call, Identical
+from gradscope.ops.traits import Trait, has
+from gradscope.record.context import RunContext
+from gradscope.record.finite import plain
+from gradscope.record.passes import BackwardPass
+
+_MOST = 8  # weights
+_ROUNDED = 1e-4  # of the largest element: how a product is rounded hangs on the place in a matrix
+_VIEWS = 2  # between a weight and the product
+
+
+class Units:
+    """What the steps show that are looked at in full."""
+
+    def __init__(self, context: RunContext) -> None:
+        self._context = context
+        # By id of a weight, which is kept so that nothing else can have that, and dimension: its
+        # first unit as it was at first; None once the units have differed.
+        self._seen: dict[tuple[int, int], tuple[torch.Tensor, torch.Tensor | None]] = {}
+        self._kept: dict[tuple[int, int], Identical] = {}
+
+    @property
+    def found(self) -> tuple[Identical, ...]:
+        return tuple(self._kept.values())[:_MOST]
+
+    def after_backward(self, one: BackwardPass) -> None:
+        for node in one.above if one.accumulates else ():
+            leaf = getattr(node, "variable", None)
+            if isinstance(leaf, torch.nn.Parameter) and leaf.dim() > 1:
+                for dim in (0, 1):
+                    self._look_at(leaf, dim, node, one)
+
+    def _look_at(self, leaf: torch.Tensor, dim: int, node: Any, one: BackwardPass) -> None:
+        key = id(leaf), dim
+        _, first = self._seen.get(key, (leaf, leaf))
+        unit = _unit(leaf, dim) if first is not None and _unit(leaf.grad, dim) is not None else None
+        self._seen[key] = leaf, unit if first is leaf or unit is None else first
+        if first is None or unit is None:
+            self._kept.pop(key, None)
+        elif first is not leaf and key not in self._kept and not unit.equal(first):
+            call, is_transposed = self._product(node, one.above)
+            if call is not None:
+                name = self._context.names.name_of_leaf(leaf, one.frame) or "a weight"
+                of_inputs = (dim == 1) is is_transposed
+                fact = Identical(name, leaf.shape[dim], of_inputs, call, self._context.step)
+                self._kept[key] = fact
+
+    def _product(self, node: Any, above: Mapping[Any, Sequence[Any]]) -> tuple[Call | None, bool]:
+        """The one that reads a weight, and whether its rows are the units, as those of a layer: the
+        columns are in `x @ w`."""
+        is_transposed = node.variable.dim() > 2  # as a convolution has it
+        for _ in range(_VIEWS):
+            if len(above[node]) != 1:
+                break
+            (node,) = above[node]
+            note = self._context.call_of_node(node)
+            if note is None or not note.info.view:
+                call = self._context.call(node)
+                is_product = call is not None and has(call.op, Trait.MULTIPLIES)
+                return call if is_product else None, is_transposed
+            is_transposed = True
+        return None, is_transposed
+
+
+def _unit(tensor: torch.Tensor | None, dim: int) -> torch.Tensor | None:
+    """A copy of the first one along a dimension; None where others differ, or all are 0."""
+    values = plain(tensor) if tensor is not None else None
+    if values is None or values.shape[dim] < 2:
+        return None
+    first = values.narrow(dim, 0, 1)
+    apart = _ROUNDED * first.abs().max()
+    others = (values.narrow(dim, 1, 1), values)  # where two differ, most do
+    if not (apart > 0 and all(bool(((one - first).abs() <= apart).all()) for one in others)):
+        return None
+    return first.clone()

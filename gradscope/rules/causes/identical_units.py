@@ -1,0 +1,61 @@
+"""Weights whose units are all the same, and stay so."""
+
+from collections.abc import Iterator
+
+from gradscope.facts import Finding, Identical, Phase, Root, Severity, Trace
+from gradscope.facts import requests as ask
+from gradscope.rules.rule import Rule
+
+
+class IdenticalUnits(Rule):
+    """
+    ## What it does
+    Finds a weight whose units are all the same, get the same gradient, and are still the same
+    after an update: as of a layer that was filled with one number.
+
+    ## Why is this bad?
+    Nothing ever tells the units apart. However wide the layer is, and however long it trains, it
+    computes one number, many times.
+
+    ## Example
+    ```python
+    import torch
+
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
+    for layer in (model[0], model[2]):
+    -    torch.nn.init.constant_(layer.weight, 0.1)
+    +    torch.nn.init.xavier_normal_(layer.weight)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(3):
+        optimizer.zero_grad()
+        model(torch.randn(16, 4)).square().mean().backward()
+        optimizer.step()
+    ```
+
+    ## Fix safety
+    Unsafe: training starts from other weights.
+    """
+
+    code = "GS416"
+    name = "identical-units"
+
+    def check(self, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:
+        for one in sorted(trace.identical, key=lambda one: one.of_inputs)[:1] if not roots else ():
+            yield self._about(one)
+
+    def _about(self, one: Identical) -> Finding:
+        whose = "units that `{}` reads" if one.of_inputs else "units of `{}`"
+        return self.found(
+            f"the {one.units} {whose.format(one.name)} are the same, and stay the same",
+            "They started from the same numbers, and each gets the same gradient. However many they"
+            " are, they compute one number. To learn different things, units have to start from"
+            " different weights.",
+            one.call,
+            severity=Severity.ERROR,
+            phase=Phase.BACKWARD,
+            step=one.step,
+            label=f"{one.units} times the same unit",
+            evidence={"units": one.units},
+            fixes=(ask.DrawWeights(one.name),),
+        )
