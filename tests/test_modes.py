@@ -129,3 +129,23 @@ for step in range(6):
 )  # fmt: skip
 def test_the_right_mode_is_not_noted(program, tmp_path):
     assert found(program, tmp_path) == []
+
+
+TWICE = (
+    PROGRAM.format(score="net.eval()", part="nn.BatchNorm1d(16)", setup="", before="net.train()")
+    + """
+
+for batch in range(8):
+    x = torch.randn(16, 8)
+    loss = (net(x) - x[:, 1:2]).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+)
+
+
+def test_what_goes_on_in_another_loop_may_keep_the_statistics(tmp_path):
+    (noted_only,) = found(TWICE, tmp_path)
+
+    assert noted_only.severity.value == "note"

@@ -14,7 +14,7 @@ from gradscope.record import Observation
 from gradscope.record.sizes.crossings import Crossing
 from gradscope.record.sizes.growth import Growths
 from gradscope.rules import RULES
-from gradscope.rules.reading.divergence import rise_of, stable_lr
+from gradscope.rules.reading.divergence import climb_of, rise_of, stable_lr
 from gradscope.rules.reading.growths import explodes
 
 SIZES = ("GS205", "GS401", "GS402", "GS403", "GS404")
@@ -277,6 +277,13 @@ def test_the_rise_ends_at_the_last_finite_loss():
     assert (rise.first, rise.losses) == (1, (1.0, 10.0, 100.0))
     assert rise.factor == pytest.approx(10.0)
     assert rise_of(steps(3.0, 2.0, 1.0)) is None
+
+
+def test_what_a_first_loss_of_0_becomes_is_no_growth():
+    climb = climb_of(steps(0.0, 0.0, 4.0, 5.0, 4.5, 5.5))
+
+    assert (climb.first, climb.losses, climb.leaps) == (2, (4.0, 5.0, 4.5, 5.5), False)
+    assert climb_of(steps(0.0, 0.0, 0.0)) is None
 
 
 def test_a_loss_that_falls_below_zero_is_training():

@@ -418,6 +418,13 @@ def test_what_saturates_is_flat_far_out_alone(op):
     assert any(bool((one == 0).any()) for one in far)
 
 
+@pytest.mark.parametrize("op", of(Trait.FLAT_AT_ZERO))
+def test_what_is_flat_at_zero_is_so_nowhere_else(op):
+    assert not slope(op, torch.zeros(3)).any()
+    assert along(op, 0.5).all()
+    assert along(op, -0.5).all()
+
+
 @pytest.mark.parametrize("op", sorted({*of(Trait.STEPS)} - NO_CPU_DERIVATIVE))
 def test_what_steps_is_flat_everywhere(op):
     assert not slope(op, operand()).any()

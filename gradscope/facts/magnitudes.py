@@ -163,6 +163,7 @@ class NoGradient(StrEnum):
     DEAD_RELU = "dead-relu"
     UNDERFLOW = "underflow"
     ZERO_WEIGHT = "zero-weight"
+    ZERO_VALUE = "zero-value"  # of a square
     MASKED = "masked"
     LEFT_OUT = "left-out"  # by numbers or a slice that are the same at every step
     CANCELLED = "cancelled"  # a sum of what is not 0

@@ -45,6 +45,7 @@ class Trait(Flag):
     LOG_SUMS = auto()  # -inf of nothing but -inf, with a slope of NaN
     AVERAGES = auto()  # NaN of finite values where nothing is left to average
     SPREADS = auto()  # NaN of a single item
+    FLAT_AT_ZERO = auto()  # slope 0 where its operand is 0, and not beside that
     PIECEWISE_LINEAR = auto()  # a slope that is constant over intervals: its own derivative is 0
     HANGS_ON_MODES = auto()  # torch takes another formula for it under any dispatch mode
     SIGN_HANGS_ON_MODES = auto()  # so it does without a dimension: zeros get another sign
@@ -106,10 +107,11 @@ _ROWS: tuple[tuple[str, Trait], ...] = (
     ("round", Trait.STEPS | Trait.GROWS_SLOWLY),
     ("sign floor ceil trunc heaviside", Trait.STEPS),
     ("exp exp2", Trait.POSITIVE),
-    ("pow linalg_vector_norm", Trait.KEEPS_ZERO | Trait.GROWS_SLOWLY),
+    ("pow linalg_vector_norm", Trait.KEEPS_ZERO | Trait.GROWS_SLOWLY | Trait.FLAT_AT_ZERO),
     ("mean", Trait.KEEPS_ZERO | Trait.SUMS | Trait.GROWS_SLOWLY | Trait.AVERAGES),
     ("sum cumsum", Trait.KEEPS_ZERO | Trait.SUMS | Trait.GROWS_SLOWLY),
-    ("neg abs", Trait.KEEPS_ZERO | Trait.GROWS_SLOWLY),
+    ("neg", Trait.KEEPS_ZERO | Trait.GROWS_SLOWLY),
+    ("abs", Trait.KEEPS_ZERO | Trait.GROWS_SLOWLY | Trait.FLAT_AT_ZERO),
     ("sqrt", Trait.KEEPS_ZERO),
     ("mul", Trait.MULTIPLIES | Trait.GROWS_SLOWLY),
     ("sub", Trait.SHIFTS | Trait.SUBTRACTS | Trait.ADDS | Trait.GROWS_SLOWLY),

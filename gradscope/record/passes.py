@@ -66,12 +66,13 @@ class BackwardPass:
         self.create_graph = bool(args[2]) and not functional if len(args) > 2 else False
         self.inputs = (args[3] if len(args) > 3 else ()) or ()
         tensors = tuple(one for one in self.inputs if _is_tensor(one))
-        self.handed = tuple(one for one in tensors if one.is_leaf or functional)
+        # What `torch.func` has wrapped may be an intermediate value of the program's.
+        self.handed = tuple(one for one in tensors if unwrapped(one).is_leaf)
         if any(_is_tensor(grad) and is_indirect(grad) for grad in (args[0] if args else ()) or ()):
             self.is_step = False  # a Jacobian: a gradient for each of many `grad_outputs` at once
         elif functional:
             nested = any(map(_is_differentiated_again, self.differentiable))
-            self.asked = () if nested else tuple(map(unwrapped, tensors))
+            self.asked = () if nested else tuple(map(unwrapped, self.handed))
         else:
             self.is_step = bool(self.handed) and not self.create_graph
             self.asked = self.handed if self.is_step else ()

@@ -194,10 +194,11 @@ class KeepAsList(Request):
 
 
 class DrawWeights(Request):
-    """Start each of the weights of the same name from numbers drawn at random, in the place of one
-    number for all."""
+    """Start each of the weights of the same name from numbers drawn at random, which `are_small`,
+    in the place of one number for all."""
 
     name: str
+    are_small: bool = False
 
 
 class KeepNorm(Request):

@@ -16,7 +16,7 @@ import torch
 from gradscope.facts import Depth, Magnitudes, NotChecked, Summed
 from gradscope.record.context import RunContext, shielded
 from gradscope.record.dispatch import Dispatch
-from gradscope.record.finite import plain
+from gradscope.record.finite import plain, unwrapped
 from gradscope.record.names import is_flat
 from gradscope.record.optimizers import Work
 from gradscope.record.passes import BackwardPass, Engine, Graded, Measure, Passed, has_leapt
@@ -125,10 +125,14 @@ class Sizes:
     def end_backward(self, one: BackwardPass, result: Any) -> None:
         """Of the program, a step or not, that gave `result`."""
         flow = self.inspection.flow
-        if flow is not None and not one.accumulates and one.create_graph:
-            flow.note_gradients(one.outputs, result or (), one.frame)
-        elif flow is not None and not one.accumulates:
-            flow.note_constants(one.outputs, one.inputs, result or (), one.frame)
+        if flow is None or one.accumulates:
+            return
+        given = [unwrapped(each) for each in result or () if isinstance(each, torch.Tensor)]
+        # Around `torch.func.grad` there may be a graph of the program's.
+        if one.create_graph or any(each.grad_fn is not None for each in given):
+            flow.note_gradients(one.outputs, given, one.frame)
+        else:
+            flow.note_constants(one.outputs, one.inputs, given, one.frame)
 
     def run_backward(self, engine: Engine, one: BackwardPass) -> Any:
         """Of a step."""

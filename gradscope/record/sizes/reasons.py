@@ -28,6 +28,7 @@ _REASONS = (
     (NoGradient.OVERWRITTEN, Trait.WRITES),
     (NoGradient.MASKED, Trait.CHOOSES),
     (NoGradient.ZERO_WEIGHT, Trait.MULTIPLIES | Trait.DIVIDES),
+    (NoGradient.ZERO_VALUE, Trait.FLAT_AT_ZERO),
 )
 
 

@@ -18,6 +18,7 @@ _DRAWN = frozenset({"torch.randn", "torch.rand"})
 _CONSTANT = frozenset({"torch.full", "torch.ones", "torch.zeros"})
 PARAMETERS = frozenset({"torch.nn.Parameter", "torch.nn.parameter.Parameter"})
 
+_SMALL = ("normal_({0}, std=0.01)", "start from small numbers drawn at random")
 _ORTHOGONAL = ("orthogonal_({0})", "start from orthogonal weights, which keep every norm")
 _RELU = (
     'kaiming_normal_({0}, nonlinearity="relu")',
@@ -78,16 +79,26 @@ def at_random(culprit: Culprit, request: ask.DrawWeights) -> Iterator[Candidate]
         if weight.rpartition(".")[2] == name or weight.isidentifier()
     ]
     for node in culprit.source.nodes.every(ast.Call):
-        if culprit.names.dotted(node.func) in PARAMETERS and node.args:
+        is_made = culprit.names.dotted(node.func) in PARAMETERS and bool(node.args)
+        if is_made and _given_to(culprit, node) in (name, None):
             if (weight := _drawn(culprit, node.args[0], _CONSTANT)) is not None:
                 filled.append((node.args[0], weight, False, None))
-    template, title = _RELU
+    template, title = _SMALL if request.are_small else _RELU
     for are_wanted in (True, False):
         chosen = [one[:3] for one in filled if (one[3] != 0) is are_wanted]
         edits = tuple(filter(None, (_filled(culprit, *one, template) for one in chosen)))
         if edits:
             yield Candidate(title, edits)
             return
+
+
+def _given_to(culprit: Culprit, node: ast.Call) -> str | None:
+    """The attribute or the name that a call's result is assigned to, where it is to one."""
+    made = culprit.source.parents.get(node)
+    if isinstance(made, ast.Assign | ast.AnnAssign):
+        target = made.targets[0] if isinstance(made, ast.Assign) else made.target
+        return culprit.source.of(target).rpartition(".")[2]
+    return None
 
 
 def _filled_with_constants(culprit: Culprit) -> Iterator[tuple[ast.Call, str, object]]:

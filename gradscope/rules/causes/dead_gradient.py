@@ -378,4 +378,6 @@ def _fix(absence: Absence) -> Asked:
             title = "bring the inputs back to where the slope is not 0"
             code = "a smaller learning rate or initialisation; or nn.LeakyReLU, which is never flat"
             return Fix("init", title, "unsafe", code)
+        case NoGradient.ZERO_VALUE:
+            return ask.DrawWeights(absence.leaf, are_small=True)
     return ask.Reattach(absence.reason)

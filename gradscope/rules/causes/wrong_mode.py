@@ -1,8 +1,8 @@
 """A model that trains as if it were evaluated, or is evaluated as if it trained."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from gradscope.facts import Finding, ModeKept, Phase, Root, Severity, Trace, plural
+from gradscope.facts import Finding, ModeKept, Phase, Root, Severity, Step, Trace, plural
 from gradscope.facts import requests as ask
 from gradscope.rules.reading import measurements
 from gradscope.rules.rule import Rule
@@ -47,11 +47,12 @@ class WrongMode(Rule):
     of_sizes = True
 
     def check(self, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:
-        yield from map(self._about, trace.magnitudes.modes)
+        for kept in trace.magnitudes.modes:
+            yield self._about(kept, trace.steps)
 
-    def _about(self, kept: ModeKept) -> Finding:
+    def _about(self, kept: ModeKept, steps: Sequence[Step]) -> Finding:
         parts, times = phrases.listed(kept.parts), plural(kept.times, "time")
-        is_switched = kept.mode == "eval" and kept.times < kept.passes
+        is_switched = kept.mode == "eval" and _has_switched(kept, steps)
         if kept.mode == "eval":
             message = (
                 f"`{kept.model}` is in eval mode in the last {kept.times} of {kept.passes} passes"
@@ -85,3 +86,11 @@ class WrongMode(Rule):
             evidence=measurements.fields_of(kept, "mode", "parts", "times", "passes"),
             fixes=(ask.SetMode(kept),),
         )
+
+
+def _has_switched(kept: ModeKept, steps: Sequence[Step]) -> bool:
+    """Whether what the program trains since then it had trained in train mode before: another loop
+    may keep the statistics of a model that is there."""
+    before = [one for one in steps if one.index <= kept.last - kept.times]
+    last = next((one for one in reversed(steps) if one.index <= kept.last), None)
+    return last is not None and any(one.backward_at == last.backward_at for one in before)

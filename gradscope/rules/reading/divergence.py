@@ -73,10 +73,13 @@ def climb_of(steps: tuple[Step, ...]) -> Rise | None:
     """All the losses, up and down; None where there are not two. What an optimizer only tried, as a
     line search does, counts as the loss from which it did."""
     steps = _of_one_phase(steps)
-    finite = _finite(itertools.accumulate(steps, lambda last, one: last if one.tried else one))
+    known = _finite(itertools.accumulate(steps, lambda last, one: last if one.tried else one))
+    # Beside the first ones of exactly 0, as of an empty queue: nothing is told by how often they go
+    # into the others.
+    finite = list(itertools.dropwhile(lambda loss: not loss, known))
     if len(finite) < 2:
         return None
-    first = steps[0].index
+    first = steps[0].index + len(known) - len(finite)
     return Rise(first, tuple(map(abs, finite)), falls=finite[-1] < 0, steady=False)
 
 

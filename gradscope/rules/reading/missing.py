@@ -25,6 +25,7 @@ NOT_HELD = (
     NoGradient.PASSING,
 )
 NOT_CHOSEN = (NoGradient.MASKED, NoGradient.UNKNOWN)
+_AT_ZERO = (NoGradient.ZERO_WEIGHT, NoGradient.ZERO_VALUE)
 CUT_OFF = (NoGradient.DETACH, NoGradient.INTEGER, NoGradient.NUMBER, NoGradient.REWRAPPED)
 
 
@@ -59,11 +60,11 @@ def _is_zero_for_good(absence: Absence, magnitudes: Magnitudes, limits: Limits) 
         return False  # the far end of a gradient that fades is the business of GS402
     if absence.siblings and reason in (*NOT_CHOSEN, NoGradient.OVERWRITTEN):
         return False  # an expert, or a branch, that the data has not chosen yet
-    may_move = reason in (*NOT_CHOSEN, NoGradient.ZERO_WEIGHT, NoGradient.LEFT_OUT)
+    may_move = reason in (*NOT_CHOSEN, *_AT_ZERO, NoGradient.LEFT_OUT)
     if may_move and len(leaf.known) < limits.zero_passes:
         return False
     beside = any(_learns_beside(one, leaf) for one in magnitudes.leaves)
-    if leaf.owner and reason is not NoGradient.ZERO_OP and beside:
+    if leaf.owner and reason not in (NoGradient.ZERO_OP, NoGradient.ZERO_VALUE) and beside:
         return False  # a bias before a normalisation, a scale that another one absorbs
     return absence.trained or leaf.held_as == "leaf" or reason not in NOT_CHOSEN
 

@@ -199,5 +199,9 @@ WORDS = {
         "times exactly 0",
         "start the other factor away from 0",
     ),
+    NoGradient.ZERO_VALUE: Words(
+        "Its operand is exactly 0, which is where its slope is 0: nothing moves it from there.",
+        "has slope 0 at 0",
+    ),
     NoGradient.UNKNOWN: Words("Every element of the gradient is exactly 0."),
 }

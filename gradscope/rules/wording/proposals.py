@@ -137,7 +137,7 @@ def _graph(title: str, code: str = "") -> _Words:
 
 # Of the others; `{0}` is the request.
 _WORDS: Mapping[type[ask.Request], _Words] = {
-    ask.DrawWeights: ("init", "start from weights drawn at random", ""),
+    ask.DrawWeights: ("init", "start from numbers drawn at random", "0.01 * torch.randn(n, m)"),
     ask.Unsaturated: (
         "stable-op",
         "raise the log of the opposite label instead: it is steep where this is flat",
