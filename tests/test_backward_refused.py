@@ -1115,3 +1115,36 @@ def test_a_detach_that_leaves_an_optimizer_without_gradients_is_not_verified(tmp
 
     verified = [fix.patch or "" for fix in found.fixes if fix.verified]
     assert verified and not any("fake.detach" in patch for patch in verified)
+
+
+SUSPENDED = """\
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+encoder, head = nn.Linear(3, 4).requires_grad_(False), nn.Linear(4, 1)
+optimizer = torch.optim.SGD(head.parameters(), lr=0.1)
+
+
+class Batches:
+    def __iter__(self):
+        for _ in range(6):
+            with torch.no_grad():
+                code = encoder(torch.randn(8, 3))
+                yield code, code.sum(1, keepdim=True)
+
+
+for code, y in Batches():
+    loss = (head(code) - y).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_a_generator_that_waits_under_no_grad_holds_for_who_takes_its_value(tmp_path):
+    (found,) = refused(diagnosed_text(SUSPENDED, tmp_path, verify=True))
+
+    assert SUSPENDED.splitlines()[found.location.line - 1].strip() == "with torch.no_grad():"
+    assert found.fixes[0].verified
+    assert "+            yield code, code.sum(1, keepdim=True)\n" in found.fixes[0].patch

@@ -49,3 +49,38 @@ def test_factors_that_start_from_small_numbers_are_right(tmp_path):
     text = FACTORS.format(start="0.01 * torch.randn(12, 4)")
 
     assert diagnosed_text(text, tmp_path).findings == ()
+
+
+FROZEN = """\
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+body, head = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8)), nn.Linear(8, 1)
+state = {{name: value.{cast} for name, value in body.state_dict().items()}}
+state["1.running_var"] = (state["1.running_var"] * 300).square().{cast}
+body.load_state_dict(state)
+body[1].eval()
+optimizer = torch.optim.SGD([*body.parameters(), *head.parameters()], lr=1e-3)
+for step in range(4):
+    x = torch.randn(16, 4)
+    loss = (head(body(x)) - x[:, :1]).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_a_variance_of_inf_is_told_as_what_leaves_no_slope(tmp_path):
+    found = diagnosed_text(FROZEN.format(cast="half()"), tmp_path).findings
+    (dead,) = (one for one in found if one.rule == "GS403")
+
+    assert dead.evidence["reason"] == "by-inf"
+    assert "body.0.weight" in dead.evidence["parameters"]
+    assert (dead.location.line, dead.op) == (13, "native_batch_norm")
+
+
+def test_a_large_variance_leaves_a_slope(tmp_path):
+    found = diagnosed_text(FROZEN.format(cast="float()"), tmp_path).findings
+
+    assert all(one.rule != "GS403" for one in found)

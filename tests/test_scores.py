@@ -31,6 +31,8 @@ WRONG = [
     ("p = net(x).view(2, 3, 4).log_softmax(1)\nloss = -p.gather(2, y.view(2, 3, 1)).mean()",
      "p = net(x).view(2, 3, 4).log_softmax(2)\nloss = -p.gather(2, y.view(2, 3, 1)).mean()"),
     ("loss = F.cross_entropy(net(x).softmax(0), y)", "loss = F.cross_entropy(net(x), y)"),
+    ("p = net(x).view(2, 4, 3).log_softmax(-1)\nloss = F.nll_loss(p, y.view(2, 3))",
+     "p = net(x).view(2, 4, 3).log_softmax(1)\nloss = F.nll_loss(p, y.view(2, 3))"),
     ("p = samples(net(x))\nloss = F.nll_loss(p, y)",
      "samples = nn.LogSoftmax(dim=1)\np = samples(net(x))\nloss = F.nll_loss(p, y)"),
     ("p = torch.sigmoid(net(x))\nloss = F.binary_cross_entropy_with_logits(p, hits)",

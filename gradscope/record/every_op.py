@@ -118,6 +118,9 @@ class EveryOp:
         journal.transforms = torch._C._functorch.get_dynamic_layer_stack_depth()
         try:
             result = engine(one)
+        except RuntimeError:
+            self.context.shielded("backward", self.mode.refusable.note_refused)
+            raise
         finally:
             journal.transforms = around
             if self.context.nested == 1:

@@ -80,7 +80,7 @@ class GivenScores:
                 continue
             if (made := self._maker(node, -1 if is_divergence else 0)) is None:
                 continue
-            along = _along(node) if name in _LIKELIHOODS else None
+            along = _along(node, made) if name in _LIKELIHOODS else None
             if along is None and node_name(made) != wanted:
                 continue
             classes = _shape(made)[_dim(made)] if hasattr(made, "_saved_dim") else 2
@@ -153,14 +153,15 @@ class GivenScores:
         return node
 
 
-def _along(node: Any) -> tuple[int, int] | None:
-    """The dimension along which a log_softmax has made what a likelihood reads, and that of its
-    classes, where this is another one."""
-    made = node.next_functions[0][0]
-    if made is None or node_name(made) != "LogSoftmaxBackward0":
+def _along(node: Any, made: Any) -> tuple[int, int] | None:
+    """The dimension along which a log_softmax, `made`, has made what a likelihood reads, and that
+    of its classes, where this is another one."""
+    if node_name(made) != "LogSoftmaxBackward0":
         return None
-    dims = _dim(made), _dim_of_classes(_shape(made))
-    return dims if len(set(dims)) > 1 else None
+    dims, read = (_dim(made), _dim_of_classes(_shape(made))), node.next_functions[0][0]
+    # What `nll_loss` itself adds are dimensions of 1 behind these.
+    is_as_read = read is made or _shape(read)[:2] == _shape(made)[:2]
+    return dims if is_as_read and len(set(dims)) > 1 else None
 
 
 def _taken(node: Any) -> tuple[int, frozenset[int]]:

@@ -262,9 +262,12 @@ def gone_on(verdict: Verified, before: Trace, ahead: Seen, step: int) -> Verifie
 
 def _cut_off(ahead: Trace, step: int) -> verdicts.NothingToLearn | None:
     """A leaf that got a gradient before the pass that failed, and gets none in any from then on."""
+    leaves = ahead.magnitudes.leaves
+    # In a pass of which no norm is known nobody has measured any.
+    measured = any(norm is not None for leaf in leaves for norm in leaf.norms[step:])
     lost = (
         leaf.name
-        for leaf in ahead.magnitudes.leaves
+        for leaf in leaves
         if any(leaf.norms[:step]) and len(leaf.norms) > step + 1 and not any(leaf.norms[step:])
     )
     # Passes that others ask for may give it one, of which its own steps see nothing.
@@ -273,7 +276,7 @@ def _cut_off(ahead: Trace, step: int) -> verdicts.NothingToLearn | None:
         for one in ahead.magnitudes.usages
         if one.updates > 1 and one.held and not (one.used or one.handled)
     )
-    name = next(chain(lost, idle), None)
+    name = next(chain(lost if measured else (), idle), None)
     return verdicts.NothingToLearn(name) if name is not None else None
 
 

@@ -132,6 +132,8 @@ class _Inquiry:
 
     def _cut(self, values: Sequence[torch.Tensor], raised: Raised) -> dict[str, Any]:
         """What cuts one of them off, as the fields of a refusal."""
+        if self._notes.left_on is not None:
+            return {"reason": NoGradient.NO_GRAD, "location": self._notes.left_on}
         flow = raised.flow
         found = (cut_upstream(flow, one) for one in values) if flow else iter(())
         cut = next(filter(None, found), None)

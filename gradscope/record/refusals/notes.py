@@ -6,7 +6,7 @@ import weakref
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
-from types import FrameType, FunctionType
+from types import FrameType, FunctionType, GeneratorType
 from typing import Any
 
 import torch
@@ -16,8 +16,9 @@ from gradscope.dataclass import dataclass
 from gradscope.facts import Carried, Location
 from gradscope.record import sites
 from gradscope.record.context import RunContext
+from gradscope.record.definitions import guard_of
 from gradscope.record.events.provenance import storage_key
-from gradscope.record.held import parts_of, variables
+from gradscope.record.held import alive, parts_of, variables
 from gradscope.record.optimizers import Work, held_by, parameters_of
 from gradscope.record.passes import BackwardPass
 from gradscope.record.schema import OpInfo
@@ -68,6 +69,14 @@ class Updated:
         return list(parameters_of(optimizer)) if optimizer is not None else []
 
 
+def _left_on() -> Location | None:
+    """The `with torch.no_grad()` in which a generator waits, having handed a value out: it holds
+    for whoever takes that."""
+    held = (one.gi_frame for one in alive(GeneratorType) if one.gi_frame and not one.gi_running)
+    guards = (guard_of(((frame.f_code, frame.f_lasti),)) for frame in held if frame.f_lasti >= 0)
+    return next(filter(None, guards), None)
+
+
 class Notes:
     """The writes, the updates and the graphs of the last passes, of steps that are looked at in
     full."""
@@ -78,6 +87,11 @@ class Notes:
         self.updates: deque[Updated] = deque(maxlen=_MOST_UPDATES)
         self._optimizers: list[weakref.ref[Any]] = []
         self.passes: deque[Pass] = deque(maxlen=_PASSES)
+        self.left_on: Location | None = None  # what had switched gradients off when autograd raised
+
+    def note_refused(self) -> None:
+        """Autograd raises, and the program's frames are still there."""
+        self.left_on = _left_on() if not torch.is_grad_enabled() else None
 
     def optimizer_made(self, optimizer: Any) -> None:
         if len(self._optimizers) < _MOST_UPDATES:

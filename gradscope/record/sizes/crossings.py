@@ -15,13 +15,17 @@ from gradscope.facts import Activation, Call
 from gradscope.record import finite
 from gradscope.record.context import RunContext
 from gradscope.record.finite import plain
-from gradscope.record.graph import consumers, node_name
+from gradscope.record.graph import consumers, node_name, saved
 from gradscope.record.journal import Note, to_call
 from gradscope.record.sites import instruction_of
 from gradscope.record.sizes.steep import SteepInput, side_of_divisor, steepest
 from gradscope.record.tracing import computes_values, unobserved
 
 MOST_NODES = 100_000  # of a graph that are measured, the nearest to the loss first
+# What they save of what they divide by.
+_DIVISORS = {"DivBackward0": "other"} | dict.fromkeys(
+    ("NativeBatchNormBackward0", "CudnnBatchNormBackward0", "BatchNormBackward0"), "running_var"
+)
 _NEAREST = 1  # as `torch.nn.functional.grid_sample` hands "nearest" to its op
 
 
@@ -44,6 +48,7 @@ class Crossing:
     place: object = None
     module: str | None = None
     takes_nearest: bool = False  # an interpolation, which has slope 0 in the places then
+    divides_by_inf: bool = False  # and has slope 0 for that
     out: float | None = None
     into: tuple[float | None, ...] = ()
     half: tuple[bool, ...] = ()  # whether numbers of a half type were passed on
@@ -118,6 +123,12 @@ class Crossings:
         self._hooks.clear()
 
 
+def _divides_by_inf(node: Any) -> bool:
+    divisor = saved(node, _DIVISORS[node_name(node)])
+    values = plain(divisor) if divisor is not None else None
+    return values is not None and bool(values.isinf().any())
+
+
 def _measure(node: Any, crossing: Crossing) -> Callable[[Any, Any], None]:
     def hook(grad_inputs: tuple[Any, ...], grad_outputs: tuple[Any, ...]) -> None:
         try:
@@ -128,11 +139,13 @@ def _measure(node: Any, crossing: Crossing) -> Callable[[Any, Any], None]:
                 full = selects and all(map(_has_no_zero, grad_outputs))
                 steep = steepest(node, grad_outputs, grad_inputs, math.hypot(*norms), into)
                 side = side_of_divisor(node)
+                flat = crossing.name in _DIVISORS and 0.0 in into and _divides_by_inf(node)
         except Exception:  # a tensor of a kind that we cannot read: a gap, not the program's fault
             return
         crossing.out = math.hypot(*norms)
         crossing.into = into
         crossing.full = full
+        crossing.divides_by_inf = flat
         crossing.steep, crossing.side = steep, side
         # bfloat16 reaches as far down as float32.
         crossing.half = tuple(

@@ -224,6 +224,8 @@ def _zero_reason(crossing: Crossing, edge: int) -> NoGradient:
     named = next((reason for reason, kinds in _REASONS if has(crossing.name, kinds)), None)
     if crossing.takes_nearest:
         named = NoGradient.NEAREST
+    elif crossing.divides_by_inf:
+        named = NoGradient.BY_INF
     is_half = edge < len(crossing.half) and crossing.half[edge]
     if is_half and _BEYOND_SCALING < (crossing.out or 0.0) < _FLUSHED:
         return NoGradient.UNDERFLOW

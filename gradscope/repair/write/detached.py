@@ -174,6 +174,21 @@ def _enabled(culprit: Culprit) -> Iterator[Candidate]:
         yield culprit.written("record the graph of what has to learn", guard, enabled)
 
 
+def _handed_out_after(culprit: Culprit) -> Iterator[Candidate]:
+    """`yield` behind `with torch.no_grad():`, which holds for whoever takes the value."""
+    source = culprit.source
+    around = source.nodes.statement(culprit.node) if culprit.node is not None else None
+    if not isinstance(around, ast.With) or len(around.body) < 2:
+        return
+    last = around.body[-1]
+    if isinstance(last, ast.Expr) and isinstance(last.value, ast.Yield):
+        start, end = source.offset(last.lineno, 0), source.extent(last)[1]
+        text = source.of(last)
+        if "\n" not in text:
+            edit = source.edit(start, end, f"{source.indent(around.lineno)}{text}")
+            yield Candidate("hand the value out once gradients are switched on again", (edit,))
+
+
 def _without_inference(culprit: Culprit) -> Iterator[Candidate]:
     """`torch.no_grad()` for `torch.inference_mode()`."""
     guard = culprit.node.func if isinstance(culprit.node, ast.Call) else culprit.node
@@ -338,7 +353,7 @@ _WAYS: Mapping[NoGradient, tuple[Callable[[Culprit], Iterator[Candidate]], ...]]
     NoGradient.NEAREST: (_interpolated,),
     NoGradient.NUMBER: (kept,),
     NoGradient.REWRAPPED: (_unwrapped,),
-    NoGradient.NO_GRAD: (_enabled,),
+    NoGradient.NO_GRAD: (_handed_out_after, _enabled),
     NoGradient.INFERENCE: (_without_inference,),
     NoGradient.INTEGER: (_uncast, _undecided),
     NoGradient.CONSTANT: (_with_graph,),

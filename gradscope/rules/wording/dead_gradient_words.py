@@ -199,6 +199,12 @@ WORDS = {
         "times exactly 0",
         "start the other factor away from 0",
     ),
+    NoGradient.BY_INF: Words(
+        "What it divides by is inf: the result is the same whatever the operand is, and the slope"
+        " is 0.",
+        "divides by inf",
+        "keep what it divides by finite: a variance that overflowed, as in float16, is lost",
+    ),
     NoGradient.ZERO_VALUE: Words(
         "Its operand is exactly 0, which is where its slope is 0: nothing moves it from there.",
         "has slope 0 at 0",
