@@ -159,6 +159,16 @@ class Sample:
 
 
 @dataclass(frozen=True, slots=True)
+class ArrayFault:
+    """Of what NumPy has warned: `op` ("divide") has given NaN or inf, as `trouble` says, of finite
+    elements of an array. `location` is the expression, None where the source cannot be read."""
+
+    op: str
+    trouble: Trouble
+    location: Location | None
+
+
+@dataclass(frozen=True, slots=True)
 class Event:
     """One op that took or gave a non-finite value.
 

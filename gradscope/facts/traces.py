@@ -8,6 +8,7 @@ from gradscope.facts.compared import Identical, Scores, Unreached
 from gradscope.facts.effects import Effect
 from gradscope.facts.events import (
     Approach,
+    ArrayFault,
     Broadcast,
     Event,
     Headroom,
@@ -255,6 +256,7 @@ class Trace:
     scores: tuple[Scores, ...] = ()  # that losses were given
     unreached: tuple[Unreached, ...] = ()
     identical: tuple[Identical, ...] = ()
+    array_faults: tuple[ArrayFault, ...] = ()
     settings: tuple[Setting, ...] = ()  # of optimizers, that were not finite
     elsewhere: tuple[str, ...] = ()  # names of other threads that ran backward: not observed
     processes: tuple[str, ...] = ()  # names of those that the program started: not observed

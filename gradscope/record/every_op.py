@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from gradscope.facts import Ancestor, Approach, Headroom, Kind, Setting, Trace
+from gradscope.record.array_faults import array_faults
 from gradscope.record.context import RunContext
 from gradscope.record.data import Loaders
 from gradscope.record.depth import Depth
@@ -256,6 +257,7 @@ class EveryOp:
             scores=self.scores.found,
             unreached=self.scores.unreached,
             identical=self.units.found,
+            array_faults=array_faults(self._modules),
             settings=tuple(self.settings),
             unexamined=self.watching.unexamined(ending, trace.refusal),
             raised=mode.raised.fact(ending),

@@ -141,6 +141,10 @@ class CleanByMask(Request):
     """Put 0 in the place of bad data where a mask of the program tells it."""
 
 
+class DivideArrayByOne(Request):
+    """Divide an array of NumPy by 1 where it is divided by 0."""
+
+
 class StableForm(Request):
     """Another form of the expression around the op, which computes the same."""
 

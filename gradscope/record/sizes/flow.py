@@ -18,9 +18,11 @@ from gradscope.facts import NoGradient
 from gradscope.ops.traits import Trait, has
 from gradscope.record.context import RunContext
 from gradscope.record.events.provenance import storage_key
+from gradscope.record.finite import unwrapped
 from gradscope.record.graph import are_straight, consumers, is_true_leaf, leaves
 from gradscope.record.journal import Note
 from gradscope.record.oprun import checkpoint_around, flatten
+from gradscope.record.passes import BackwardPass
 from gradscope.record.schema import OpInfo, read_schema
 from gradscope.record.sites import Site, note_site
 from gradscope.record.sizes.crossings import Activations
@@ -192,11 +194,14 @@ class Flow:
             if isinstance(value, torch.Tensor):
                 self.differentiated |= self.of(value)[0]
 
-    def note_constants(
-        self, values: Sequence[Any], by: Sequence[Any], gradients: Sequence[Any], frame: FrameType
-    ) -> None:
-        """The program was handed gradients of these, asked for at `frame`, without their graph."""
-        self._note_lost(NoGradient.CONSTANT, values, by, gradients, frame)
+    def note_handed_out(self, one: BackwardPass, result: Sequence[Any]) -> None:
+        """The program was handed gradients, with their graph or without."""
+        given = [unwrapped(each) for each in result if isinstance(each, torch.Tensor)]
+        # Around `torch.func.grad` there may be a graph of the program's.
+        if one.create_graph or any(each.grad_fn is not None for each in given):
+            self._note_gradients(one.outputs, given, one.frame)
+        else:
+            self._note_lost(NoGradient.CONSTANT, one.outputs, one.inputs, given, one.frame)
 
     def _note_lost(
         self,
@@ -216,7 +221,7 @@ class Flow:
         cuts |= self._follow_constant(site, self.cuts[-1], self._learnt(by))
         self._state.update({key: (0, cuts) for key in keys if key is not None})
 
-    def note_gradients(
+    def _note_gradients(
         self, values: Sequence[Any], gradients: Sequence[Any], frame: FrameType
     ) -> None:
         """The program was handed these of some values, with their graph. Where all are 0, and the

@@ -16,7 +16,7 @@ import torch
 from gradscope.facts import Depth, Magnitudes, NotChecked, Summed
 from gradscope.record.context import RunContext, shielded
 from gradscope.record.dispatch import Dispatch
-from gradscope.record.finite import plain, unwrapped
+from gradscope.record.finite import plain
 from gradscope.record.names import is_flat
 from gradscope.record.optimizers import Work
 from gradscope.record.passes import BackwardPass, Engine, Graded, Measure, Passed, has_leapt
@@ -98,7 +98,6 @@ class Sizes:
         self.inspection.begin(dispatch)
 
     def end(self) -> None:
-        """The program is over."""
         self.inspection.leave_forward()
 
     @property
@@ -124,15 +123,8 @@ class Sizes:
 
     def end_backward(self, one: BackwardPass, result: Any) -> None:
         """Of the program, a step or not, that gave `result`."""
-        flow = self.inspection.flow
-        if flow is None or one.accumulates:
-            return
-        given = [unwrapped(each) for each in result or () if isinstance(each, torch.Tensor)]
-        # Around `torch.func.grad` there may be a graph of the program's.
-        if one.create_graph or any(each.grad_fn is not None for each in given):
-            flow.note_gradients(one.outputs, given, one.frame)
-        else:
-            flow.note_constants(one.outputs, one.inputs, given, one.frame)
+        if self.inspection.flow is not None and not one.accumulates:
+            self.inspection.flow.note_handed_out(one, result or ())
 
     def run_backward(self, engine: Engine, one: BackwardPass) -> Any:
         """Of a step."""

@@ -228,3 +228,14 @@ def _filled(culprit: Culprit, value: ast.expr) -> dict[ast.expr, str]:
                 made = f"{'ones' if one.value else 'zeros'}_like({like})"
             found[one] = culprit.torch(f"torch.{made}")
     return found
+
+
+def divided_by_one(culprit: Culprit) -> Iterator[Candidate]:
+    """`x / np.where(y == 0, 1, y)`."""
+    node, where = culprit.node, culprit.names.spell("numpy.where")
+    divisor = node.right if isinstance(node, ast.BinOp) else getattr(node, "value", None)
+    is_quotient = isinstance(node, ast.BinOp | ast.AugAssign) and isinstance(node.op, ast.Div)
+    if is_quotient and where is not None and isinstance(divisor, ast.expr):
+        text = culprit.source.of(divisor)
+        edit = culprit.replace(divisor, f"{where}({text} == 0, 1, {text})")
+        yield Candidate(f"divide by 1 where `{text}` is 0", (edit,))

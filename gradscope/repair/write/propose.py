@@ -8,6 +8,7 @@ from typing import Any
 from gradscope.facts import Fix, Phase
 from gradscope.facts import requests as ask
 from gradscope.repair.write import (
+    arrays,
     backward,
     columns,
     cycles,
@@ -66,6 +67,7 @@ BY_CLASS: Mapping[type[ask.Request], Callable[[Culprit], Ways]] = {
     ask.KeepOff: _kept_off,
     ask.SelectElements: selected.selected,
     ask.CleanByMask: selected.cleaned,
+    ask.DivideArrayByOne: arrays.divided_by_one,
     ask.WiderDtype: wider.widened,
     ask.AllowEmpty: empty.filled,
     ask.LeaveOutRectifier: instead.left_out,

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from gradscope.facts import (
+    ArrayFault,
     Call,
     Event,
     Finding,
@@ -13,12 +14,13 @@ from gradscope.facts import (
     Root,
     Sample,
     Trace,
+    Trouble,
     plural,
 )
 from gradscope.facts import requests as ask
 from gradscope.rules.reading import evidence
 from gradscope.rules.rule import Rule
-from gradscope.rules.wording import phrases
+from gradscope.rules.wording import phrases, proposals
 
 
 class BadInput(Rule):
@@ -74,7 +76,10 @@ class BadInput(Rule):
         )
         if event.sample is not None:
             return _of_a_sample(found, event.sample, event, reader)
-        return found
+        trouble = Trouble.INF if what == "inf" else Trouble.NAN
+        faults = (each for each in trace.array_faults if each.trouble is trouble)
+        fault = next((each for each in faults if each.location is not None), None)
+        return _of_an_array(found, fault, reader) if fault is not None else found
 
 
 def _of_a_sample(found: Finding, sample: Sample, event: Event, reader: Call) -> Finding:
@@ -99,6 +104,24 @@ def _of_a_sample(found: Finding, sample: Sample, event: Event, reader: Call) -> 
         related=met,
         why=f"Made again in the main process, {which} turns bad at `{op}`. {found.why}",
         fixes=(Fix("data", title, "unsafe"),),
+    )
+
+
+def _of_an_array(found: Finding, fault: ArrayFault, reader: Call) -> Finding:
+    """What NumPy had made, and warned of, before it became a tensor."""
+    what = "NaN" if fault.trouble is Trouble.NAN else "inf"
+    met = (Related("use", reader.location, found.label),) if reader.location is not None else ()
+    fixes = found.fixes
+    if fault.op in ("divide", "true_divide"):
+        fixes = (proposals.proposed(ask.DivideArrayByOne()), *fixes)
+    return replace(
+        found,
+        op=fault.op,
+        location=fault.location,
+        label=f"NumPy warned: {what} of finite numbers",
+        related=met,
+        why=f"`{fault.op}` of NumPy has made {what} of finite elements here. {found.why}",
+        fixes=fixes,
     )
 
 

@@ -137,6 +137,11 @@ def _graph(title: str, code: str = "") -> _Words:
 
 # Of the others; `{0}` is the request.
 _WORDS: Mapping[type[ask.Request], _Words] = {
+    ask.DivideArrayByOne: (
+        "data",
+        "divide by 1 where the divisor is 0",
+        "x / np.where(y == 0, 1, y)",
+    ),
     ask.DrawWeights: ("init", "start from numbers drawn at random", "0.01 * torch.randn(n, m)"),
     ask.Unsaturated: (
         "stable-op",
