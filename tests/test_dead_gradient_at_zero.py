@@ -84,3 +84,83 @@ def test_a_large_variance_leaves_a_slope(tmp_path):
     found = diagnosed_text(FROZEN.format(cast="float()"), tmp_path).findings
 
     assert all(one.rule != "GS403" for one in found)
+
+
+POOLED = """\
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+conv, norm, head = nn.Conv2d(3, 8, 1, bias=False), nn.GroupNorm({groups}, 8), nn.Linear(8, 1)
+optimizer = torch.optim.SGD([*conv.parameters(), *norm.parameters(), *head.parameters()], lr=0.1)
+for step in range(4):
+    x = torch.randn(4, 3, 5, 5)
+    pooled = conv(x.mean((2, 3), keepdim=True))
+    loss = (head(torch.relu(norm(pooled)).flatten(1)) - x.mean((1, 2, 3))[:, None]).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_a_normalisation_of_single_values_is_told(tmp_path):
+    found = diagnosed_text(POOLED.format(groups=8), tmp_path).findings[0]
+
+    assert (found.rule, found.op, found.location.line) == ("GS207", "native_group_norm", 10)
+    assert found.evidence["shape"] == [4, 8, 1, 1]
+
+
+def test_a_normalisation_of_several_values_has_a_slope(tmp_path):
+    assert diagnosed_text(POOLED.format(groups=2), tmp_path).findings == ()
+
+
+UNFILLED = """\
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+net = nn.Linear(4, 8)
+project = nn.Parameter(torch.empty(8, 3))
+optimizer = torch.optim.SGD([*net.parameters(), project], lr=0.1)
+for step in range(3):
+    scores = nn.functional.normalize(net(torch.randn(6, 4)) @ project, dim=-1)
+    loss = nn.functional.cross_entropy(scores, torch.arange(6) % 3)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_a_weight_that_nobody_filled_is_drawn_at_random(tmp_path):
+    (found,) = diagnosed_text(UNFILLED, tmp_path, verify=True).findings
+    fix = found.fixes[0]
+
+    assert found.rule == "GS503" and fix.verified
+    new = "project = nn.Parameter(nn.init.xavier_uniform_(torch.empty(8, 3)))"
+    assert f"+{new}\n" in fix.patch
+
+
+FADING = """\
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+decay, first, last = nn.Parameter(torch.zeros(8)), nn.Linear(3, 8), nn.Linear(8, 1)
+optimizer = torch.optim.SGD([decay, *first.parameters(), *last.parameters()], lr=0.1)
+for step in range(3):
+    cue, stream = torch.randn(5, 3), torch.randn(60, 5, 8)
+    keep, h = torch.sigmoid(decay), first(cue)
+    for x in stream:
+        h = keep * h + (1 - keep) * x
+    loss = (last(h) - cue[:, :1]).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_what_fades_by_its_slopes_is_not_carried_along_as_logarithms(tmp_path):
+    (found,) = diagnosed_text(FADING, tmp_path).findings
+
+    assert found.rule == "GS402"
+    assert not any("logarithms" in fix.title for fix in found.fixes)

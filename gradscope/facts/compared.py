@@ -33,6 +33,15 @@ class Identical:
 
 
 @dataclass(frozen=True, slots=True)
+class Lone:
+    """A normalisation of results of this shape, each of them by itself."""
+
+    call: Call
+    step: int
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Unreached:
     """A loss, `taken`, that compares what the call `made` gives, from `low` to `high`, with targets
     of which the part `share` lies beyond. `alone`: the pass has no other result of that call."""

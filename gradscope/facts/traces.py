@@ -4,7 +4,7 @@ watched by itself, what one tells the others, and which of them a report is abou
 from enum import StrEnum
 
 from gradscope.dataclass import dataclass
-from gradscope.facts.compared import Identical, Scores, Unreached
+from gradscope.facts.compared import Identical, Lone, Scores, Unreached
 from gradscope.facts.effects import Effect
 from gradscope.facts.events import (
     Approach,
@@ -256,6 +256,7 @@ class Trace:
     scores: tuple[Scores, ...] = ()  # that losses were given
     unreached: tuple[Unreached, ...] = ()
     identical: tuple[Identical, ...] = ()
+    lone: tuple[Lone, ...] = ()
     array_faults: tuple[ArrayFault, ...] = ()
     settings: tuple[Setting, ...] = ()  # of optimizers, that were not finite
     elsewhere: tuple[str, ...] = ()  # names of other threads that ran backward: not observed

@@ -20,6 +20,7 @@ from gradscope.record.events.symptoms import Symptoms
 from gradscope.record.finite import has_nan, plain
 from gradscope.record.held import scopes_of
 from gradscope.record.identical import Units
+from gradscope.record.lone import LoneValues
 from gradscope.record.mode import RecordingMode
 from gradscope.record.optimizers import Work, bad_settings
 from gradscope.record.passes import BackwardPass, Engine
@@ -55,6 +56,7 @@ class EveryOp:
         self.hidden = Hidden(context)
         self.scores = GivenScores(context)
         self.units = Units(context)
+        self.lone = LoneValues(context)
         self.mode = RecordingMode(context, sizes, self.symptoms.note_bad_write, hazards=hazards)
         self.depth = Depth(self.mode, full_from)
         self.watching = Watching(context, self.symptoms, self.depth, sizes)
@@ -138,7 +140,7 @@ class EveryOp:
         suspects = one.roots if one.loss is None or one.loss - one.loss != 0.0 else []
         found = one, suspects, asked, result
         shielded("backward", self.symptoms.after_backward, *found, last=last)
-        for by in (self.hidden, self.mode.broadcasts, self.scores, self.units):
+        for by in (self.hidden, self.mode.broadcasts, self.scores, self.units, self.lone):
             shielded("backward", by.after_backward, one)
         if self.mode.margins is not None:
             shielded("backward", self.mode.margins.after_backward, one)
@@ -257,6 +259,7 @@ class EveryOp:
             scores=self.scores.found,
             unreached=self.scores.unreached,
             identical=self.units.found,
+            lone=self.lone.found,
             array_faults=array_faults(self._modules),
             settings=tuple(self.settings),
             unexamined=self.watching.unexamined(ending, trace.refusal),

@@ -151,7 +151,7 @@ def _shortfall(
     is_right = has_finite_loss(before, step) or at_minimum
     if not is_least and _went_out(before, after, step):
         return verdicts.NothingToLearn()
-    if kind in HOLD_OFF and not is_right and learns(before) and not learns(after):
+    if kind in (*HOLD_OFF, "init") and not is_right and learns(before) and not learns(after):
         if not _was_done(before, step):
             return verdicts.NothingToLearn()
     but = _size(before, after, step)

@@ -124,7 +124,8 @@ class Crossings:
 
 
 def _divides_by_inf(node: Any) -> bool:
-    divisor = saved(node, _DIVISORS[node_name(node)])
+    role = _DIVISORS.get(node_name(node))
+    divisor = saved(node, role) if role is not None else None
     values = plain(divisor) if divisor is not None else None
     return values is not None and bool(values.isinf().any())
 
@@ -139,7 +140,7 @@ def _measure(node: Any, crossing: Crossing) -> Callable[[Any, Any], None]:
                 full = selects and all(map(_has_no_zero, grad_outputs))
                 steep = steepest(node, grad_outputs, grad_inputs, math.hypot(*norms), into)
                 side = side_of_divisor(node)
-                flat = crossing.name in _DIVISORS and 0.0 in into and _divides_by_inf(node)
+                flat = 0.0 in into and _divides_by_inf(node)
         except Exception:  # a tensor of a kind that we cannot read: a gap, not the program's fault
             return
         crossing.out = math.hypot(*norms)

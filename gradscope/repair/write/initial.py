@@ -92,6 +92,25 @@ def at_random(culprit: Culprit, request: ask.DrawWeights) -> Iterator[Candidate]
             return
 
 
+def drawn(culprit: Culprit) -> Iterator[Candidate]:
+    """`nn.Parameter(nn.init.xavier_uniform_(torch.empty(n, m)))`, of a matrix that nobody fills."""
+    call = culprit.node
+    made = culprit.source.parents.get(call) if isinstance(call, ast.Call) else None
+    if not isinstance(call, ast.Call) or not isinstance(made, ast.Call):
+        return
+    if culprit.names.dotted(made.func) in PARAMETERS and _is_matrix(call.args):
+        title = "start from weights drawn at random (Glorot)"
+        edit = _filled(culprit, call, culprit.source.of(call), False, "xavier_uniform_({0})")
+        if edit is not None:
+            yield Candidate(title, (edit,))
+
+
+def _is_matrix(sizes: Sequence[ast.expr]) -> bool:
+    """Whether these say so; a vector has no fan."""
+    listed = sizes[0] if sizes else None
+    return len(listed.elts if isinstance(listed, ast.Tuple | ast.List) else sizes) > 1
+
+
 def _given_to(culprit: Culprit, node: ast.Call) -> str | None:
     """The attribute or the name that a call's result is assigned to, where it is to one."""
     made = culprit.source.parents.get(node)
@@ -162,8 +181,7 @@ def _drawn(culprit: Culprit, value: ast.expr, makers: Container[str]) -> str | N
     if not isinstance(value, ast.Call) or (name := culprit.names.dotted(value.func)) not in makers:
         return None
     given = value.args[:1] if name == "torch.full" else value.args
-    sizes = given[0].elts if given and isinstance(given[0], ast.Tuple | ast.List) else given
-    if len(sizes) < 2 or value.keywords:  # a vector has no fan
+    if not _is_matrix(given) or value.keywords:
         return None
     return f"{culprit.torch('torch.empty(')}{', '.join(map(culprit.source.of, given))})"
 

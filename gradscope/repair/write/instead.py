@@ -12,6 +12,7 @@ from gradscope.ops.patterns import EPSILON
 from gradscope.ops.requirements import INDEXING
 from gradscope.repair.write.culprit import Candidate, Culprit, Ways
 from gradscope.repair.write.ends import layer, left_away, renamed
+from gradscope.repair.write.initial import drawn
 from gradscope.repair.write.reading import atom
 from gradscope.repair.write.spelling import can_repeat, on_edges
 from gradscope.repair.write.splice import keyword
@@ -42,6 +43,7 @@ def allocated(culprit: Culprit) -> Ways:
     new = FILLED.get(name)
     if new is None:
         return
+    yield from drawn(culprit)
     if dotted.startswith("torch."):
         yield [culprit.source.replaced(call.func, culprit.torch(f"torch.{new}"))]
     elif isinstance(call.func, ast.Attribute):

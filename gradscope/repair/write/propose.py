@@ -183,6 +183,8 @@ def fixes_of(culprit: Culprit) -> tuple[Fix, ...]:
         if scaler is None:
             return fixes
         return (Fix("loss-scaling", scaler.title, "unsafe", request=ask.ScaleLoss()), *fixes)
+    if any(isinstance(one, ask.KeepNorm) and one.fades for one in requests):
+        return fixes  # as do its slopes in any form
     # No value is at fault there, or none that the program computes; of nothing at all, or along the
     # wrong dimension, no form of the expression is more stable.
     is_data = bool(fixes) and fixes[0].kind == "data"

@@ -6,6 +6,7 @@ from gradscope.facts import (
     Event,
     Finding,
     Fix,
+    Lone,
     Nothing,
     Operand,
     Raised,
@@ -26,7 +27,8 @@ class EmptyReduction(Rule):
     ## What it does
     Finds an average over nothing, or a spread over one item: `mean` of an empty selection,
     `cross_entropy` with every target ignored, `std` of a batch of one, the batch of one that
-    BatchNorm refuses, and the empty selection, or list, that `min` and `stack` refuse.
+    BatchNorm refuses, a normalisation of each value by itself, and the empty selection, or list,
+    that `min` and `stack` refuse.
 
     ## Why is this bad?
     The sum of nothing is 0 and its count is 0, so the mean is 0 / 0 = NaN; the unbiased `std` of
@@ -54,11 +56,34 @@ class EmptyReduction(Rule):
 
     def check(self, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:
         yield from super().check(trace, roots)
+        yield from map(self._of_one, trace.lone)
         match trace.raised:
             case Raised(why=SingleItem() as why):
                 yield self._refused(trace.raised, why)
             case Raised(why=Nothing() as why):
                 yield self._of_nothing(trace.raised, why)
+
+    def _of_one(self, lone: Lone) -> Finding:
+        op, shape = phrases.spelled(lone.call.op), list(lone.shape)
+        return self.found(
+            f"`{op}` normalises each value by itself: its result of shape {shape} is the same for"
+            " every input",
+            "Less its own mean a value is 0, whatever it is, and the slope is 0 as well, but for"
+            " rounding. What comes before learns nothing from here.",
+            lone.call,
+            step=lone.step,
+            label="normalises single values",
+            evidence={"shape": shape},
+            fixes=(
+                Fix(
+                    "graph",
+                    "normalise several values together: in fewer groups, or along another"
+                    " dimension",
+                    "unsafe",
+                    "nn.GroupNorm(1, channels)",
+                ),
+            ),
+        )
 
     def _refused(self, raised: Raised, why: SingleItem) -> Finding:
         """By a normalisation, which counts its items first."""
