@@ -141,6 +141,13 @@ class CleanByMask(Request):
     """Put 0 in the place of bad data where a mask of the program tells it."""
 
 
+class ShiftDiagonal(Request):
+    """Let the triangle that is masked begin one diagonal farther `up`, or down: each row is to keep
+    the element on its diagonal."""
+
+    up: bool
+
+
 class DivideArrayByOne(Request):
     """Divide an array of NumPy by 1 where it is divided by 0."""
 

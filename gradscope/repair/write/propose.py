@@ -156,6 +156,7 @@ BY_FIELDS: Mapping[type[ask.Request], Callable[[Culprit, Any], Ways]] = {
     ask.MoveClipping: training.in_time,
     ask.KeepNorm: initial.keeping,
     ask.DrawWeights: initial.at_random,
+    ask.ShiftDiagonal: selected.diagonal_kept,
 }
 
 

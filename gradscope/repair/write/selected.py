@@ -3,10 +3,12 @@ those that are bad are told by the program's own mask."""
 
 import ast
 from collections.abc import Iterator
+from contextlib import suppress
 
+from gradscope.facts import requests as ask
 from gradscope.repair.write.culprit import Candidate, Culprit
 from gradscope.repair.write.spelling import can_repeat, filled, operand_of
-from gradscope.repair.write.splice import after
+from gradscope.repair.write.splice import after, keyword
 from gradscope.repair.write.uses import Uses
 from gradscope.rules.wording import proposals
 from gradscope.source import Source, binding
@@ -145,3 +147,44 @@ def _is_reduced(culprit: Culprit, whole: ast.expr) -> bool:
         if meets and reader is not whole:
             return False
     return uses is not None and bool(uses.readers)
+
+
+# The triangles, with where they are given the diagonal at which they begin, and by what name.
+_TRIANGLES = {
+    "triu": (1, "diagonal"),
+    "tril": (1, "diagonal"),
+    "triu_indices": (2, "offset"),
+    "tril_indices": (2, "offset"),
+}
+
+
+def diagonal_kept(culprit: Culprit, request: ask.ShiftDiagonal) -> Iterator[Candidate]:
+    """`torch.triu(mask, diagonal=1)` for what masks the diagonal as well; one further down for
+    what is to be left."""
+    source = culprit.source
+    for call in source.nodes.every(ast.Call):
+        written = spelled(source, call)
+        if written.name not in _TRIANGLES:
+            continue
+        place, keyword_of = _TRIANGLES[written.name]
+        given = written.keywords.get(keyword_of, next(iter(written.positional[place:]), None))
+        diagonal = _integer(given)
+        is_masked = written.name.startswith("triu") is request.up
+        if diagonal != (0 if is_masked else -1 if request.up else 1):
+            continue
+        new = str(diagonal + (1 if request.up else -1))
+        if given is None:
+            edit = keyword(source, call, keyword_of, new)
+        else:
+            edit = culprit.replace(given, new)
+        yield Candidate("leave the diagonal unmasked", (edit,))
+
+
+def _integer(node: ast.expr | None) -> int | None:
+    """A literal; 0 where none is given."""
+    if node is None:
+        return 0
+    with suppress(ValueError, TypeError):
+        value = ast.literal_eval(node)
+        return value if type(value) is int else None
+    return None

@@ -1,11 +1,13 @@
 """A softmax over nothing but -inf."""
 
+from collections.abc import Iterator
+
 from gradscope.facts import Event, Finding, Fix, Kind, Operand, Related, Root, Trace, plural
 from gradscope.facts import requests as ask
 from gradscope.ops.traits import Trait, has
 from gradscope.rules.reading import evidence
 from gradscope.rules.rule import Rule
-from gradscope.rules.wording import phrases
+from gradscope.rules.wording import phrases, proposals
 
 
 class AllMaskedSoftmax(Rule):
@@ -57,9 +59,20 @@ class AllMaskedSoftmax(Rule):
             label="the slope is exp(-inf - -inf)" if is_sum else "every weight is 0, so 0 / 0",
             why=_mechanism(root, event),
             related=(Related("mask", writes, "masks the scores"),) if writes else (),
-            fixes=_OF_SUMS if is_sum else _REPAIRS,
+            fixes=_OF_SUMS if is_sum else (*_of_triangle(event), *_REPAIRS),
             facts={"masked_rows": rows, "row_total": total},
         )
+
+
+def _of_triangle(event: Event) -> Iterator[Fix]:
+    """Where one row of each square matrix is masked, the first or the last: as by a triangle that
+    takes the diagonal with it."""
+    shape = event.output.shape if event.output is not None else ()
+    rows, total = _rows(event)
+    if len(shape) > 1 and shape[-1] == shape[-2] > 1 and len(event.index) == len(shape):
+        is_edge = event.index[-2] in (0, shape[-1] - 1)
+        if is_edge and rows * shape[-1] == total:
+            yield proposals.proposed(ask.ShiftDiagonal(up=event.index[-2] == 0))
 
 
 _REPAIRS = (

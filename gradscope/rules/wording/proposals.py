@@ -137,6 +137,7 @@ def _graph(title: str, code: str = "") -> _Words:
 
 # Of the others; `{0}` is the request.
 _WORDS: Mapping[type[ask.Request], _Words] = {
+    ask.ShiftDiagonal: ("graph", "leave the diagonal unmasked", "torch.triu(mask, diagonal=1)"),
     ask.DivideArrayByOne: (
         "data",
         "divide by 1 where the divisor is 0",
