@@ -1148,3 +1148,32 @@ def test_a_generator_that_waits_under_no_grad_holds_for_who_takes_its_value(tmp_
     assert SUSPENDED.splitlines()[found.location.line - 1].strip() == "with torch.no_grad():"
     assert found.fixes[0].verified
     assert "+            yield code, code.sum(1, keepdim=True)\n" in found.fixes[0].patch
+
+
+LEVELS = """\
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+body, one, other = nn.Linear(3, 4), nn.Linear(4, 1), nn.Linear(4, 1)
+optimizer = torch.optim.SGD([*body.parameters(), *one.parameters(), *other.parameters()], lr=0.1)
+levels = {}
+for step in range(4):
+    h = torch.tanh(body(torch.randn(8, 3)))
+    losses = {"one": one(h).square().mean(), "other": (other(h) - 1).square().mean()}
+    total = 0.0
+    for name, loss in losses.items():
+        before = levels.get(name)
+        levels[name] = loss if before is None else 0.9 * before + 0.1 * loss
+        total = total + loss / levels[name]
+    optimizer.zero_grad()
+    total.backward()
+    optimizer.step()
+"""
+
+
+def test_running_averages_under_keys_are_detached_where_the_next_step_reads_them(tmp_path):
+    (found,) = refused(diagnosed_text(LEVELS, tmp_path, verify=True))
+
+    assert found.fixes[0].verified
+    assert "0.9 * before.detach() + 0.1 * loss\n" in found.fixes[0].patch

@@ -260,3 +260,19 @@ def test_a_forward_without_a_context_of_its_own_is_left_as_it_is(tmp_path):
     )
 
     assert traced(tmp_path, text).fixes[0].patch is None
+
+
+def test_a_transposed_gradient_of_a_flat_forward_is_turned(tmp_path):
+    text = PROGRAM.format(
+        arguments="x, w",
+        given="x, w",
+        forward="ctx.save_for_backward(x, w); return x @ w.sign().t()",
+        unpacked="x, w",
+        returned="g @ w.sign(), x.t() @ g",
+    ).replace("w = torch.randn(4, 4", "w = torch.randn(2, 4")
+
+    report = diagnosed_text(text, tmp_path, verify=True)
+    wrong = next(one for one in report.findings if "shape" in one.message)
+
+    assert wrong.fixes[0].verified
+    assert "+        return g @ w.sign(), (x.t() @ g).mT\n" in wrong.fixes[0].patch

@@ -80,6 +80,12 @@ class DetachUse(Allow):
     others: tuple[Call, ...] = ()
 
 
+class DetachRead(Allow):
+    """Give `call` the value that an earlier step has left without its graph."""
+
+    call: Call
+
+
 class DetachMade(Allow):
     """Give what `call` makes without its graph."""
 

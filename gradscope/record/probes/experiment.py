@@ -276,7 +276,10 @@ def _reshaped(returned: Tensor, right: Tensor) -> Relation | None:
         for dims in combinations(range(returned.ndim), count):
             if is_right(returned.sum(dims)):
                 return Relation(("unsummed",), None, str(dims[0] if len(dims) == 1 else dims))
-    return Relation(("transposed",)) if returned.ndim == 2 and is_right(returned.T) else None
+    # Of a forward that is flat, as of a sign, no value tells what is right; the shape does.
+    is_flat = returned.shape[::-1] == right.shape and not right.any()
+    is_transposed = returned.ndim == 2 and (is_flat or is_right(returned.T))
+    return Relation(("transposed",)) if is_transposed else None
 
 
 def _not_finite(sample: Sample, raw: list[Any], bad: list[Tensor]) -> FunctionCheck:

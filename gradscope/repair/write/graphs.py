@@ -15,7 +15,7 @@ from gradscope.repair.write.statements import beside, block_of, dropped, is_on, 
 from gradscope.repair.write.uses import class_of
 from gradscope.rules.wording import proposals
 from gradscope.source import Source
-from gradscope.source.arguments import called
+from gradscope.source.arguments import called, spelled
 from gradscope.source.hand_updates import Holder
 from gradscope.source.literals import number
 from gradscope.source.spans import statement_at
@@ -87,6 +87,14 @@ def _reads(culprit: Culprit, call: Call, name: str) -> Sequence[ast.expr]:
         if found:
             return found
     return ()
+
+
+def detached_where_read(culprit: Culprit, request: ask.DetachRead) -> Iterator[Edits]:
+    """`0.9 * before.detach()`: the operand of the call that is a tensor, as a trial tells."""
+    node = culprit.at(request.call.location)
+    for one in spelled(culprit.source, node).positional:
+        if isinstance(one, Holder):
+            yield [culprit.source.replaced(one, f"{culprit.source.of(one)}.detach()")]
 
 
 def detached_at_once(culprit: Culprit, request: ask.DetachMade) -> Ways:

@@ -98,6 +98,9 @@ def _shared(shared: refusals.Shared, raised_at: Location | None) -> Iterator[ask
         yield ask.KeepGraph(shared.backward, learnt=True)
         return
     if is_carried(shared):
+        # One of several under a key is read by one line as the others are.
+        if shared.used is not None and any(one.name.endswith("]") for one in shared.carried):
+            yield ask.DetachRead(shared.used)
         for one in shared.carried:
             yield ask.DetachCarried(one, emptied=one.parts == "list" and one.kept)
         return
