@@ -57,3 +57,17 @@ def test_what_was_in_the_data_is_told_where_it_comes_in(tmp_path, lines):
 
     assert found.rule == "GS501"
     assert "net(x)" in text.splitlines()[found.location.line - 1]
+
+
+def test_a_fault_of_other_arrays_is_not_blamed(tmp_path):
+    lines = "shares = np.zeros(2) / np.zeros(2)\ntable[3, 1] = np.nan\nscaled = table * 2"
+    (found,) = diagnosed_text(STATIONS.format(lines=lines), tmp_path).findings
+
+    assert (found.rule, found.op) == ("GS501", "addmm")
+
+
+def test_a_fault_is_followed_through_other_names(tmp_path):
+    lines = "table = (table - table.mean(0)) / table.std(0)\nfirst = table[:8]\nscaled = first * 2"
+    (found,) = diagnosed_text(STATIONS.format(lines=lines), tmp_path).findings
+
+    assert (found.rule, found.op, found.location.line) == ("GS501", "divide", 10)

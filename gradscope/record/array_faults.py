@@ -3,13 +3,16 @@
 import ast
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from types import ModuleType
 from typing import Any
 
-from gradscope.facts import ArrayFault, Location, Trouble
+from gradscope.facts import ArrayFault, Event, Kind, Location, Trouble
 from gradscope.record.definitions import source_of
 from gradscope.record.sites import USER, kind_of_file, shown_path
 from gradscope.source import Source
+from gradscope.source.spans import statement_at
 from gradscope.source.text import characters
 from gradscope.source.tree import covers
 
@@ -20,39 +23,82 @@ _NAN = "invalid value"
 _WRITTEN = {"divide": ast.Div, "true_divide": ast.Div, "power": ast.Pow, "multiply": ast.Mult}
 
 
-def array_faults(called_from: Iterable[Mapping[str, Any]]) -> tuple[ArrayFault, ...]:
-    """Python keeps what it has warned of, by line, among the variables of each module: of these,
-    and of all that are imported."""
-    imported = [getattr(one, "__dict__", {}) for one in list(sys.modules.values())]
+def array_faults(
+    called_from: Iterable[Mapping[str, Any]], events: Sequence[Event]
+) -> tuple[ArrayFault, ...]:
+    """Those whose result was read where bad data came in. Python keeps what it has warned of, by
+    line, among the variables of each module: of these, and of all that are imported."""
+    sources = [one for one in events if one.kind is Kind.SOURCE]
+    places = [one.call.location for one in sources if one.call.location is not None]
+    if not places:
+        return ()
+    imported = (vars(one) for one in list(sys.modules.values()) if isinstance(one, ModuleType))
     modules = {id(one): one for one in (*called_from, *imported)}
     found: list[ArrayFault] = []
     for held in modules.values():
         registry, file = held.get("__warningregistry__"), held.get("__file__")
         if registry and isinstance(file, str) and kind_of_file(file) == USER:
-            found += _of(registry, file)
+            found += _of(registry, file, places)
     return tuple(found[:_MOST])
 
 
-def _of(registry: Mapping[object, object], file: str) -> Iterator[ArrayFault]:
-    source = source_of(file)
-    for key in registry:
+def _of(
+    registry: Mapping[object, object], file: str, places: Sequence[Location]
+) -> Iterator[ArrayFault]:
+    found = source_of(file)
+    if found is None:
+        return
+    source = replace(found, file=shown_path(file))
+    read = _read(source, places)
+    for key in list(registry):
         if isinstance(key, tuple) and len(key) == 3 and key[1] is RuntimeWarning:
             told, line = _TOLD.match(str(key[0])), key[2]
-            if told is not None:
-                place = _place(source, line, told[2]) if source is not None else None
-                yield ArrayFault(told[2], Trouble.NAN if told[1] == _NAN else Trouble.INF, place)
+            here = statement_at(source, Location(source.file, line, 0, line, 0, ""))
+            if told is not None and here is not None and _names(_target(here)) & read:
+                trouble = Trouble.NAN if told[1] == _NAN else Trouble.INF
+                yield ArrayFault(told[2], trouble, _place(source, here, line, told[2]))
 
 
-def _place(source: Source, line: int, op: str) -> Location | None:
+def _read(source: Source, places: Sequence[Location]) -> frozenset[str]:
+    """The names that the statements at these places read, and those that were read for them."""
+    read = {name for place in places for name in _names(statement_at(source, place))}
+    given = [
+        (_names(_target(one)), _names(getattr(one, "value", None)))
+        for one in ast.walk(source.tree)
+        if isinstance(one, ast.stmt)
+    ]
+    known = 0
+    while known < len(read):
+        known = len(read)
+        read |= {name for targets, values in given if targets & read for name in values}
+    return frozenset(read)
+
+
+def _target(statement: ast.stmt) -> ast.expr | None:
+    if isinstance(statement, ast.Assign):
+        return statement.targets[0]
+    return statement.target if isinstance(statement, ast.AugAssign | ast.AnnAssign) else None
+
+
+def _names(node: ast.AST | None) -> frozenset[str]:
+    """Of variables and attributes, but for the object that has them."""
+    nodes = list(ast.walk(node)) if node is not None else []
+    owners = {id(one.value) for one in nodes if isinstance(one, ast.Attribute)}
+    named = [one for one in nodes if isinstance(one, ast.Name) and id(one) not in owners]
+    attributes = [one.attr for one in nodes if isinstance(one, ast.Attribute)]
+    return frozenset((*(one.id for one in named), *attributes))
+
+
+def _place(source: Source, statement: ast.stmt, line: int, op: str) -> Location:
     """The one expression on a line that may be the op, else the statement."""
     kind = _WRITTEN.get(op)
-    nodes = [one for one in ast.walk(source.tree) if isinstance(one, ast.expr | ast.stmt)]
-    here = [one for one in nodes if covers(one, line)]
-    ops = [one for one in here if isinstance(getattr(one, "op", None), kind or ())]
-    statements = [one for one in here if isinstance(one, ast.stmt)]
-    if not statements:
-        return None
-    node = ops[0] if len(ops) == 1 else statements[-1]
+    parts = [one for one in ast.walk(statement) if isinstance(one, ast.expr | ast.stmt)]
+    ops = [
+        one
+        for one in parts
+        if covers(one, line) and isinstance(getattr(one, "op", None), kind or ())
+    ]
+    node = ops[0] if len(ops) == 1 else statement
     assert node.end_lineno is not None and node.end_col_offset is not None
     function = source.nodes.function(node)
     return Location(

@@ -108,7 +108,8 @@ def _crossed(first: torch.Tensor, second: torch.Tensor) -> int:
 
 def _given(tensor: torch.Tensor) -> torch.Tensor:
     """What was expanded to a matrix, as a loss does by itself."""
-    base, expanded = tensor._base, [stride == 0 for stride in tensor.stride()]
+    base = tensor._base
+    expanded = [stride == 0 for stride in tensor.stride()] if base is not None else []
     if base is None or expanded not in ([True, False], [False, True]):
         return tensor
     with torch.no_grad():

@@ -260,7 +260,7 @@ class EveryOp:
             unreached=self.scores.unreached,
             identical=self.units.found,
             lone=self.lone.found,
-            array_faults=array_faults(self._modules),
+            array_faults=array_faults(self._modules, events),
             settings=tuple(self.settings),
             unexamined=self.watching.unexamined(ending, trace.refusal),
             raised=mode.raised.fact(ending),

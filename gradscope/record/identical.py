@@ -21,14 +21,14 @@ class Units:
 
     def __init__(self, context: RunContext) -> None:
         self._context = context
-        # By id of a weight, which is kept so that nothing else can have that, and dimension: its
-        # first unit as it was at first; None once the units have differed.
-        self._seen: dict[tuple[int, int], tuple[torch.Tensor, torch.Tensor | None]] = {}
+        # By id of a weight, and dimension: those whose units are the same, with the first unit as
+        # it was at first. They are kept, few as they are, so that nothing else can have the id.
+        self._alike: dict[tuple[int, int], tuple[torch.Tensor, torch.Tensor]] = {}
         self._kept: dict[tuple[int, int], Identical] = {}
 
     @property
     def found(self) -> tuple[Identical, ...]:
-        return tuple(self._kept.values())[:_MOST]
+        return tuple(self._kept.values())
 
     def after_backward(self, one: BackwardPass) -> None:
         for node in one.above if one.accumulates else ():
@@ -39,12 +39,14 @@ class Units:
 
     def _look_at(self, leaf: torch.Tensor, dim: int, node: Any, one: BackwardPass) -> None:
         key = id(leaf), dim
-        _, first = self._seen.get(key, (leaf, leaf))
-        unit = _unit(leaf, dim) if first is not None and _unit(leaf.grad, dim) is not None else None
-        self._seen[key] = leaf, unit if first is leaf or unit is None else first
-        if first is None or unit is None:
+        unit = _unit(leaf, dim)
+        if unit is None or _unit(leaf.grad, dim) is None:
+            self._alike.pop(key, None)
             self._kept.pop(key, None)
-        elif first is not leaf and key not in self._kept and not unit.equal(first):
+        elif key not in self._alike:
+            if len(self._alike) < _MOST:
+                self._alike[key] = leaf, unit
+        elif key not in self._kept and not unit.equal(self._alike[key][1]):
             call, is_transposed = self._product(node, one.above)
             if call is not None:
                 name = self._context.names.name_of_leaf(leaf, one.frame) or "a weight"

@@ -2,7 +2,7 @@
 # phase: forward
 # op: _softmax
 # cause: all-masked-softmax
-# fix: guard-empty
+# fix: graph
 """A float mask of -inf is added to the scores; the first row sees nothing."""
 
 import torch

@@ -22,8 +22,9 @@ class IdenticalUnits(Rule):
     import torch
 
     torch.manual_seed(0)
-    model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
-    for layer in (model[0], model[2]):
+    body, head = torch.nn.Linear(4, 8), torch.nn.Linear(8, 1)
+    model = torch.nn.Sequential(body, torch.nn.Tanh(), head)
+    for layer in (body, head):
     -    torch.nn.init.constant_(layer.weight, 0.1)
     +    torch.nn.init.xavier_normal_(layer.weight)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)

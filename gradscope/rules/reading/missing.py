@@ -25,6 +25,7 @@ NOT_HELD = (
     NoGradient.PASSING,
 )
 NOT_CHOSEN = (NoGradient.MASKED, NoGradient.UNKNOWN)
+_SCALED_AWAY = (NoGradient.ZERO_WEIGHT, NoGradient.BY_INF)
 _AT_ZERO = (NoGradient.ZERO_WEIGHT, NoGradient.ZERO_VALUE)
 CUT_OFF = (NoGradient.DETACH, NoGradient.INTEGER, NoGradient.NUMBER, NoGradient.REWRAPPED)
 
@@ -85,7 +86,7 @@ def overflow_behind(trace: Trace) -> tuple[Event | None, tuple[Absence, ...]]:
     return first, tuple(
         one
         for one in trace.magnitudes.absences
-        if one.trained and not one.missing and one.reason is NoGradient.ZERO_WEIGHT
+        if one.trained and not one.missing and one.reason in _SCALED_AWAY
     )
 
 
