@@ -40,8 +40,9 @@ class Schedule:
     """What sets the learning rate of an optimizer: the class, where it was `made`, where it is
     moved on, and how often it was. `base` is the rate that it multiplies by what a function of the
     program gives, at `given_by`, None where it has none; `gamma` what it multiplies it by again and
-    again. Of one that waits for a plateau: whether it waits until a value `rises` no further, and
-    the first and the last of the `values` that it was told."""
+    again. Of one that waits for a plateau: whether it waits until a value `rises` no further, the
+    first of the `values` that it was told, up to the one after which it lowered the rate, at the
+    pass `lowered_at`, and the `latest`."""
 
     name: str
     made: Location | None = None
@@ -52,6 +53,21 @@ class Schedule:
     given_by: Location | None = None
     rises: bool = False
     values: tuple[float, ...] = ()
+    latest: float | None = None
+    lowered_at: int | None = None
+
+    @property
+    def waits_in_vain(self) -> bool:
+        """Whether what is to rise has fallen."""
+        return self.rises and self.latest is not None and self.latest < self.values[0]
+
+    @property
+    def is_upside_down(self) -> bool:
+        """Whether each value was the best so far in the other direction, up to the one after which
+        it took them for a plateau."""
+        pairs = list(zip(self.values, self.values[1:], strict=False))
+        worse = [one > other if self.rises else one < other for one, other in pairs]
+        return self.lowered_at is not None and len(worse) > 1 and all(worse)
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,6 +81,10 @@ class WaitForLess(OfUsage):
     """Let the schedule wait until a value, a loss, falls no further."""
 
 
+class WaitForMore(OfUsage):
+    """Let the schedule wait until a value, an accuracy, rises no further."""
+
+
 class StepThroughScaler(Request):
     """Let the GradScaler take the step, once it has divided the gradients by its scale."""
 

@@ -47,6 +47,7 @@ _SCALES = Trait.MULTIPLIES | Trait.DIVIDES
 # What torch itself does to gradients on the program's behalf is no use of them. By its own files:
 # not all of it stands behind a call that could be watched.
 _UPKEEP = ("nn/utils/clip_grad.py", "amp/grad_scaler.py", "optim/", "nn/modules/module.py")
+_MOST_TOLD = 32  # values, until a schedule lowers the rate
 
 
 class Usages:
@@ -243,10 +244,17 @@ class Usages:
         account = self._accounts.get(id(getattr(scheduler, "optimizer", None)))
         if account is not None and (known := account.schedule) is not None:
             place = known.moved_at or sites.place_of(sites.note_site(frame)[0])
-            values = known.values
             if isinstance(scheduler, ReduceLROnPlateau):
-                values = (*values[:1], float(given))
-            account.schedule = replace(known, moved_at=place, moves=known.moves + 1, values=values)
+                known = self._after_telling(known, scheduler, float(given))
+            account.schedule = replace(known, moved_at=place, moves=known.moves + 1)
+
+    def _after_telling(self, known: Schedule, scheduler: Any, value: float) -> Schedule:
+        if known.lowered_at is None and len(known.values) < _MOST_TOLD:
+            # It begins to count bad ones anew where it lowers the rate, and where one is better.
+            has_lowered = not scheduler.num_bad_epochs and scheduler.best != value
+            at = self._context.step if has_lowered else None
+            known = replace(known, values=(*known.values, value), lowered_at=at)
+        return replace(known, latest=value)
 
     # Told by the sizes and by the recorder
 

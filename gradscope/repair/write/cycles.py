@@ -179,11 +179,14 @@ def rate_of_one(culprit: Culprit, request: ask.RateOfOne) -> Ways:
     yield [culprit.replace(rate, "1.0")]
 
 
-def turned(culprit: Culprit, request: ask.WaitForLess) -> Ways:
+def turned(culprit: Culprit, request: ask.WaitForLess | ask.WaitForMore) -> Ways:
     schedule = request.usage.schedule
     made = culprit.at(schedule.made if schedule is not None else None)
-    if isinstance(made, ast.Call):
-        yield (keyword(culprit.source, made, "mode", '"min"'),)
+    mode = '"max"' if isinstance(request, ask.WaitForMore) else '"min"'
+    if isinstance(made, ast.Call) and len(made.args) > 1:
+        yield (culprit.replace(made.args[1], mode),)
+    elif isinstance(made, ast.Call):
+        yield (keyword(culprit.source, made, "mode", mode),)
 
 
 def kept_scaler(culprit: Culprit) -> Ways:

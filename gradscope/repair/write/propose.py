@@ -152,6 +152,7 @@ BY_FIELDS: Mapping[type[ask.Request], Callable[[Culprit, Any], Ways]] = {
     ask.FactorAboveZero: cycles.awake,
     ask.DecayRate: stepping.decaying,
     ask.WaitForLess: cycles.turned,
+    ask.WaitForMore: cycles.turned,
     ask.RateOfOne: cycles.rate_of_one,
     ask.ClipNorm: training.clipped,
     ask.MoveClipping: training.in_time,

@@ -149,13 +149,9 @@ def _step(lost: Lost) -> int:
 
 
 def _severity(lost: Lost) -> Severity:
-    if lost.how is Loss.LEFT_OUT:
-        return (
-            Severity.NOTE
-        )  # a head that is trained alone, or a loss that another network computes
-    is_mild = lost.how in (Loss.ASLEEP, Loss.SQUARED, Loss.LEFT_OVER, Loss.OVERCLIPPED) or (
-        lost.how is Loss.IDLE and 2 * lost.passes < lost.of
-    )
+    if lost.how is Loss.LEFT_OUT:  # a head that is trained alone, or another network's loss
+        return Severity.NOTE
+    is_mild = lost.how in _MILD or (lost.how is Loss.IDLE and 2 * lost.passes < lost.of)
     return Severity.WARNING if is_mild else Severity.ERROR
 
 
@@ -172,7 +168,7 @@ def _places(lost: Lost) -> tuple[Location | None, tuple[tuple[Location, str], ..
             place, others = usage.made or usage.steps_at, (made, steps)
         case Loss.SKIPPED:
             place = usage.skipping.location if usage.skipping is not None else None
-        case Loss.NO_RATE | Loss.SQUARED | Loss.ASLEEP:
+        case Loss.NO_RATE | Loss.SQUARED | Loss.ASLEEP | Loss.UPSIDE_DOWN:
             place = (usage.schedule.made if usage.schedule else None) or usage.made
             place, others = place or usage.steps_at, (made, steps)
         case Loss.IDLE:
@@ -216,6 +212,7 @@ def _symptoms(lost: Lost) -> tuple[Symptom, ...]:
     )
 
 
+_MILD = (Loss.ASLEEP, Loss.SQUARED, Loss.LEFT_OVER, Loss.OVERCLIPPED, Loss.UPSIDE_DOWN)
 _DIVIDED_BY_INF = (Loss.OVERFLOWN, Loss.NORM_OVERFLOWN)
 _MOVING = (
     Loss.ASLEEP,
@@ -224,6 +221,7 @@ _MOVING = (
     Loss.THROWN_AWAY,
     Loss.USED_AGAIN,
     Loss.LEFT_OVER,
+    Loss.UPSIDE_DOWN,
 )
 _ASKED = {
     Loss.NEVER_STEPS: ask.StepAfterBackward,
@@ -237,9 +235,8 @@ _ASKED = {
 def _of_rate(lost: Lost) -> Asked:
     usage, schedule = lost.usage, lost.usage.schedule
     if lost.how is Loss.IDLE:
-        values = schedule.values if schedule is not None and schedule.rises else ()
-        is_upside_down = bool(values) and values[-1] < values[0]
-        return ask.WaitForLess(usage) if is_upside_down else ask.SlowSchedule(usage)
+        is_vain = schedule is not None and schedule.waits_in_vain
+        return ask.WaitForLess(usage) if is_vain else ask.SlowSchedule(usage)
     if schedule is not None and schedule.given_by is not None:
         return ask.FactorAboveZero(schedule.given_by)
     return Fix("graph", "give it a learning rate above 0", "unsafe", "lr=1e-3")
@@ -249,6 +246,9 @@ def _fixes(lost: Lost) -> Iterator[Asked]:
     usage, skipping = lost.usage, lost.usage.skipping
     if lost.how in (Loss.NO_RATE, Loss.ASLEEP, Loss.IDLE):
         yield _of_rate(lost)
+    elif lost.how is Loss.UPSIDE_DOWN:
+        rises = usage.schedule is not None and usage.schedule.rises
+        yield ask.WaitForLess(usage) if rises else ask.WaitForMore(usage)
     elif lost.how in _ASKED:
         yield _ASKED[lost.how](usage)
         if lost.how is Loss.THROWN_AWAY and usage.cycles[0] > 1:

@@ -28,6 +28,7 @@ class Loss(Enum):
     ASLEEP = auto()  # it is 0 for the first updates
     IDLE = auto()  # it has become 0, or next to it
     UNMOVED = auto()  # it is above 0, and no step has changed anything
+    UPSIDE_DOWN = auto()  # the rate is lowered while what it waits for gets better
     SQUARED = auto()  # the rate is multiplied by itself
     OVERCLIPPED = auto()  # cut down until the steps move nothing
     ROUNDED = auto()
@@ -61,6 +62,7 @@ def losses(trace: Trace, magnitudes: Magnitudes) -> Iterator[Lost]:
             or _twice(usage, magnitudes)
             or _skipped(usage)
             or _idle(usage)
+            or _upside_down(usage, trace.steps)
             or _squared(usage)
             or _overclipped(usage, magnitudes)
             or _rounded(usage)
@@ -212,6 +214,19 @@ def _idle(usage: Usage) -> Lost | None:
     # The last value of a schedule is 0 by design; a mistake goes on beyond it.
     is_past = usage.schedule is not None and idle * usage.schedule.moves > of
     return Lost(Loss.IDLE, usage, idle, of) if is_past else None
+
+
+def _upside_down(usage: Usage, steps: Sequence[Step]) -> Lost | None:
+    """A schedule that waits for the least is told ever larger values while the loss falls, or the
+    other way round, and lowers the rate."""
+    schedule = usage.schedule
+    if schedule is None or schedule.lowered_at is None or not schedule.is_upside_down:
+        return None
+    known = [one.loss for one in steps[: schedule.lowered_at] if one.loss is not None]
+    quarter = len(known) // 4
+    if not quarter or sum(known[-quarter:]) >= cutoffs.FALLEN * sum(known[:quarter]):
+        return None
+    return Lost(Loss.UPSIDE_DOWN, usage, len(schedule.values), usage.updates)
 
 
 def _unmoved(usage: Usage) -> Lost | None:

@@ -69,6 +69,14 @@ _WORDS = {
         " where they are.",
         "ends the training at step {since}",
     ),
+    Loss.UPSIDE_DOWN: Words(
+        "{schedule} lowers the learning rate while what it is told gets {better}: it waits for the"
+        " {least}",
+        "It was told {told}, and took each value but the first for no improvement. The loss has"
+        " fallen all the while. An accuracy is to rise, and a loss to fall; a validation loss that"
+        " rises from the first epoch on says that the model learns nothing but its own data.",
+        "waits for the {least}",
+    ),
     Loss.SQUARED: Words(
         "the learning rate of `{optimizer}` is at most {peak}: {base} times itself",
         "{schedule} multiplies the learning rate of the optimizer, {base}, by what its function"
@@ -159,6 +167,9 @@ def words(lost: Lost) -> Words:
         "peak": number(rates.peak, 3),
         "since": rates.since,
         "schedule": f"`{schedule.name}`" if schedule else "Something",
+        "told": phrases.series(schedule.values) if schedule else "",
+        "better": "smaller" if schedule and schedule.rises else "larger",
+        "least": "largest value" if schedule and schedule.rises else "least",
         "base": number((schedule.base if schedule else None) or 0.0, 3),
         "by_factor": _by_factor(schedule),
         "moves": _moves(usage),

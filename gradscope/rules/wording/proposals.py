@@ -233,6 +233,7 @@ _WORDS: Mapping[type[ask.Request], _Words] = {
         "let the schedule make the learning rate smaller, and not larger",
         "",
     ),
+    ask.WaitForMore: _graph("wait until the value rises no further", 'mode="max"'),
     ask.WaitForLess: _graph("wait until the loss falls no further", 'mode="min"'),
     ask.RateOfOne: _graph("multiply 1 by the rates that the function gives"),
     ask.StepThroughScaler: (
