@@ -1177,3 +1177,35 @@ def test_running_averages_under_keys_are_detached_where_the_next_step_reads_them
 
     assert found.fixes[0].verified
     assert "0.9 * before.detach() + 0.1 * loss\n" in found.fixes[0].patch
+
+
+PROJECTED = """\
+import torch
+
+torch.manual_seed(0)
+image = torch.rand(4, 4, requires_grad=True)
+wanted = torch.rand(4, 4)
+optimizer = torch.optim.SGD([image], lr=0.1)
+for step in range(4):
+    image = {bounded}
+    loss = (image - wanted).square().sum()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("bounded", "written"),
+    [
+        ("torch.clamp(image, 0, 1)", "image.clamp_(0, 1)"),
+        ("image.clamp(min=0.0)", "image.clamp_(min=0.0)"),
+    ],
+)
+def test_a_leaf_that_is_bounded_into_its_name_is_bounded_itself(bounded, written, tmp_path):
+    report = diagnosed_text(PROJECTED.format(bounded=bounded), tmp_path, verify=True)
+    (found,) = refused(report)
+
+    assert found.location.line == 8
+    assert found.fixes[0].verified
+    assert f"+    with torch.no_grad():\n+        {written}\n" in found.fixes[0].patch

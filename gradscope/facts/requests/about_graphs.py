@@ -86,6 +86,12 @@ class DetachRead(Allow):
     call: Call
 
 
+class ProjectLeaf(Allow):
+    """Write the bounded values that `call` gives a leaf's name into the leaf, without a graph."""
+
+    call: Call
+
+
 class DetachMade(Allow):
     """Give what `call` makes without its graph."""
 

@@ -123,6 +123,7 @@ BY_FIELDS: Mapping[type[ask.Request], Callable[[Culprit, Any], Ways]] = {
     ask.CopyWhenSaved: refused.copied,
     ask.DetachCarried: graphs.let_go,
     ask.DetachUse: graphs.detached,
+    ask.ProjectLeaf: refused.projected,
     ask.DetachRead: graphs.detached_where_read,
     ask.DetachMade: graphs.detached_at_once,
     ask.ComputeAnew: graphs.each_turn,

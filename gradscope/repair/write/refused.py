@@ -13,7 +13,7 @@ from gradscope.repair.write.splice import after, before, whole_lines
 from gradscope.repair.write.statements import block_of, node_at
 from gradscope.repair.write.training import optimizers
 from gradscope.source import Source, operands
-from gradscope.source.arguments import BINARY, called
+from gradscope.source.arguments import BINARY, called, spelled
 from gradscope.source.hand_updates import Holder, holder_of, in_place_of, is_write, written
 from gradscope.source.spans import ancestors, statement_at
 
@@ -99,6 +99,21 @@ def gradient_kept(culprit: Culprit, request: ask.RetainGradient) -> Ways:
     statement = statement_at(culprit.source, culprit.finding.location)
     if isinstance(statement, ast.Assign):
         yield after(culprit.source, statement, f"{request.name}.retain_grad()")
+
+
+def projected(culprit: Culprit, request: ask.ProjectLeaf) -> Ways:
+    """`with torch.no_grad(): x.clamp_(0, 1)` for `x = torch.clamp(x, 0, 1)`."""
+    source, node = culprit.source, culprit.at(request.call.location)
+    statement, op = statement_at(source, request.call.location), spelled(source, node)
+    if not isinstance(statement, ast.Assign) or not isinstance(node, ast.Call):
+        return
+    name = source.of(statement.targets[0])
+    if statement.value is node and source.of(op.positional[0]) == name:
+        bounds = [source.of(one) for one in op.positional[1:]]
+        bounds += [f"{key}={source.of(one)}" for key, one in op.keywords.items()]
+        text = f"{name}.{op.name}_({', '.join(bounds)})"
+        guard = culprit.torch("torch.no_grad()")
+        yield [source.replaced(statement, _within(source, guard, statement, text))]
 
 
 def copied_leaf(culprit: Culprit, request: ask.CopyLeaf) -> Ways:

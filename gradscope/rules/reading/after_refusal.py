@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from gradscope.facts import Call, Location, NoGradient, refusals
 from gradscope.facts import requests as ask
+from gradscope.ops.traits import Trait, has
 
 _OF_FREED = (ask.ComputeAfterUpdate, ask.KeepGraph)  # mend a graph of which a part is gone
 
@@ -98,6 +99,8 @@ def _shared(shared: refusals.Shared, raised_at: Location | None) -> Iterator[ask
         yield ask.KeepGraph(shared.backward, learnt=True)
         return
     if is_carried(shared):
+        if shared.made is not None and has(shared.made.op, Trait.CLAMPS):
+            yield ask.ProjectLeaf(shared.made)
         # One of several under a key is read by one line as the others are.
         if shared.used is not None and any(one.name.endswith("]") for one in shared.carried):
             yield ask.DetachRead(shared.used)
