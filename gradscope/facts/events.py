@@ -161,11 +161,11 @@ class Sample:
 @dataclass(frozen=True, slots=True)
 class ArrayFault:
     """Of what NumPy has warned: `op` ("divide") has given NaN or inf, as `trouble` says, of finite
-    elements of an array. `location` is the expression, None where the source cannot be read."""
+    elements of an array. `location` is the expression."""
 
     op: str
     trouble: Trouble
-    location: Location | None
+    location: Location
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,11 +9,10 @@ from types import ModuleType
 from typing import Any
 
 from gradscope.facts import ArrayFault, Event, Kind, Location, Trouble
-from gradscope.record.definitions import source_of
+from gradscope.record.definitions import source_of, span_in
 from gradscope.record.sites import USER, kind_of_file, shown_path
 from gradscope.source import Source
 from gradscope.source.spans import statement_at
-from gradscope.source.text import characters
 from gradscope.source.tree import covers
 
 _MOST = 8
@@ -56,7 +55,9 @@ def _of(
             here = statement_at(source, Location(source.file, line, 0, line, 0, ""))
             if told is not None and here is not None and _names(_target(here)) & read:
                 trouble = Trouble.NAN if told[1] == _NAN else Trouble.INF
-                yield ArrayFault(told[2], trouble, _place(source, here, line, told[2]))
+                node = _computed(here, line, told[2])
+                function = getattr(source.nodes.function(node), "name", "<module>")
+                yield ArrayFault(told[2], trouble, span_in(file, function, node))
 
 
 def _read(source: Source, places: Sequence[Location]) -> frozenset[str]:
@@ -89,7 +90,7 @@ def _names(node: ast.AST | None) -> frozenset[str]:
     return frozenset((*(one.id for one in named), *attributes))
 
 
-def _place(source: Source, statement: ast.stmt, line: int, op: str) -> Location:
+def _computed(statement: ast.stmt, line: int, op: str) -> ast.expr | ast.stmt:
     """The one expression on a line that may be the op, else the statement."""
     kind = _WRITTEN.get(op)
     parts = [one for one in ast.walk(statement) if isinstance(one, ast.expr | ast.stmt)]
@@ -98,14 +99,4 @@ def _place(source: Source, statement: ast.stmt, line: int, op: str) -> Location:
         for one in parts
         if covers(one, line) and isinstance(getattr(one, "op", None), kind or ())
     ]
-    node = ops[0] if len(ops) == 1 else statement
-    assert node.end_lineno is not None and node.end_col_offset is not None
-    function = source.nodes.function(node)
-    return Location(
-        file=shown_path(source.file),
-        line=node.lineno,
-        col=characters(source.line(node.lineno), node.col_offset),
-        end_line=node.end_lineno,
-        end_col=characters(source.line(node.end_lineno), node.end_col_offset),
-        function=getattr(function, "name", "<module>"),
-    )
+    return ops[0] if len(ops) == 1 else statement

@@ -99,11 +99,11 @@ class Broadcasts:
 def _crossed(first: torch.Tensor, second: torch.Tensor) -> int:
     """The size of a column and a row that an op pairs; 0 where they are none, or meant: whoever
     writes `x[:, None]` or `x.view(-1, 1)` means the pairs."""
-    pair = sorted((first, second), key=lambda one: _given(one).dim(), reverse=True)
-    column, row = map(_given, pair)
+    both = ((_given(one), one) for one in (first, second))
+    (column, stood), (row, _) = sorted(both, key=lambda pair: pair[0].dim(), reverse=True)
     if tuple(column.shape) != (row.numel(), 1) or row.dim() != 1 or len(row) < 2:
         return 0
-    return len(row) if not _is_stood_up(pair[0]) else 0
+    return len(row) if not _is_stood_up(stood) else 0
 
 
 def _given(tensor: torch.Tensor) -> torch.Tensor:

@@ -40,17 +40,24 @@ def source_of(file: str) -> Source | None:
 
 def span(code: CodeType, node: ast.expr | ast.stmt, end_col: int | None = None) -> Location:
     """Of a node in the source of a function's code; `end_col` cuts it off in its first line."""
-    source = source_of(code.co_filename)
+    return span_in(code.co_filename, code.co_qualname, node, end_col)
+
+
+def span_in(
+    file: str, function: str, node: ast.expr | ast.stmt, end_col: int | None = None
+) -> Location:
+    """The same, where only the names of the file and of the function are known."""
+    source = source_of(file)
     assert source is not None and node.end_lineno is not None and node.end_col_offset is not None
     end_line = node.end_lineno if end_col is None else node.lineno
     return Location(
-        file=shown_path(code.co_filename),
+        file=shown_path(file),
         line=node.lineno,
         col=characters(source.line(node.lineno), node.col_offset),
         end_line=end_line,
         end_col=characters(source.line(end_line), end_col or node.end_col_offset),
-        function=code.co_qualname,
-        cell=cell_of(code.co_filename) is not None,
+        function=function,
+        cell=cell_of(file) is not None,
     )
 
 

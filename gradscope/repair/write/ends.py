@@ -36,9 +36,9 @@ _CHOICES = {
     "p * t + (1 - p) * (1 - t)": "{p:atom} * (2 * {t:atom} - 1)",
 }
 _DEEPEST = 4  # operands between a probability and the choice
-_LOGARITHMIC = {"log_softmax": "torch.nn.LogSoftmax"}  # gives logarithms itself
 _MODULES = {
     "softmax": "torch.nn.Softmax",
+    "log_softmax": "torch.nn.LogSoftmax",
     "sigmoid": "torch.nn.Sigmoid",
     "relu": "torch.nn.ReLU",
     "tanh": "torch.nn.Tanh",
@@ -185,7 +185,7 @@ def along_classes(culprit: Culprit, request: ask.AlongClasses) -> Ways:
     made = culprit.node
     if not isinstance(made, ast.Call):
         return
-    module = layer(culprit, made, {**_MODULES, **_LOGARITHMIC}[request.op])
+    module = layer(culprit, made, _MODULES[request.op])
     dims = [key.value for key in (module or made).keywords if key.arg == "dim"]
     dims += module.args[:1] if module else spelled(culprit.source, made).positional[1:2]
     if dims:

@@ -77,8 +77,7 @@ class BadInput(Rule):
         if event.sample is not None:
             return _of_a_sample(found, event.sample, event, reader)
         trouble = Trouble.INF if what == "inf" else Trouble.NAN
-        faults = (each for each in trace.array_faults if each.trouble is trouble)
-        fault = next((each for each in faults if each.location is not None), None)
+        fault = next((each for each in trace.array_faults if each.trouble is trouble), None)
         return _of_an_array(found, fault, reader) if fault is not None else found
 
 
@@ -93,7 +92,6 @@ def _of_a_sample(found: Finding, sample: Sample, event: Event, reader: Call) -> 
     )
     if sample.location is None:
         return found
-    met = (Related("use", reader.location, found.label),) if reader.location is not None else ()
     op = phrases.spelled(sample.op)
     title = f"keep the operand of `{op}` where it is defined, or drop such samples here"
     return replace(
@@ -101,7 +99,7 @@ def _of_a_sample(found: Finding, sample: Sample, event: Event, reader: Call) -> 
         op=sample.op,
         location=sample.location,
         label=f"`{op}` gives {_what(event)} for {which}",
-        related=met,
+        related=_met(found, reader),
         why=f"Made again in the main process, {which} turns bad at `{op}`. {found.why}",
         fixes=(Fix("data", title, "unsafe"),),
     )
@@ -110,7 +108,6 @@ def _of_a_sample(found: Finding, sample: Sample, event: Event, reader: Call) -> 
 def _of_an_array(found: Finding, fault: ArrayFault, reader: Call) -> Finding:
     """What NumPy had made, and warned of, before it became a tensor."""
     what = "NaN" if fault.trouble is Trouble.NAN else "inf"
-    met = (Related("use", reader.location, found.label),) if reader.location is not None else ()
     fixes = found.fixes
     if fault.op in ("divide", "true_divide"):
         fixes = (proposals.proposed(ask.DivideArrayByOne()), *fixes)
@@ -119,10 +116,15 @@ def _of_an_array(found: Finding, fault: ArrayFault, reader: Call) -> Finding:
         op=fault.op,
         location=fault.location,
         label=f"NumPy warned: {what} of finite numbers",
-        related=met,
+        related=_met(found, reader),
         why=f"`{fault.op}` of NumPy has made {what} of finite elements here. {found.why}",
         fixes=fixes,
     )
+
+
+def _met(found: Finding, reader: Call) -> tuple[Related, ...]:
+    """Where the program read it, of what is told at another place."""
+    return (Related("use", reader.location, found.label),) if reader.location is not None else ()
 
 
 def _what(event: Event) -> str:
