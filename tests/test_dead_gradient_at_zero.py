@@ -1,5 +1,6 @@
 """GS403: parameters that start at 0 where the slope of what reads them is 0."""
 
+import pytest
 from corpus import diagnosed_text
 
 FACTORS = """\
@@ -164,3 +165,81 @@ def test_what_fades_by_its_slopes_is_not_carried_along_as_logarithms(tmp_path):
 
     assert found.rule == "GS402"
     assert not any("logarithms" in fix.title for fix in found.fixes)
+
+
+ONE_SCORE = """\
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+x = torch.randn(64, 3)
+y = (x[:, :1] > 0).float()
+{model}
+optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+for step in range(6):
+    loss = {loss}
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+LINEAR = "model = nn.Linear(3, 1)"
+ENDED = "model = nn.Sequential(nn.Linear(3, 1), nn.Softmax(dim=1))"
+OF_ONE = {
+    "method": (LINEAR, "nn.functional.binary_cross_entropy(model(x).softmax(1), y)"),
+    "layer": (ENDED, "nn.functional.binary_cross_entropy(model(x), y)"),
+    "inside a loss": (LINEAR, "nn.functional.cross_entropy(model(x), y)"),
+    "inside a layer": (f"{LINEAR}\ncriterion = nn.CrossEntropyLoss()", "criterion(model(x), y)"),
+    "by hand": (LINEAR, "-(y * torch.log_softmax(model(x), dim=1)).mean()"),
+}
+SIGMOIDS = {
+    "method": "torch.sigmoid(model(x))",
+    "layer": "nn.Sigmoid()",
+    "inside a loss": "nn.functional.binary_cross_entropy_with_logits(model(x), y)",
+    "inside a layer": "nn.BCEWithLogitsLoss()",
+    "by hand": "nn.functional.logsigmoid(model(x))",
+}
+
+
+@pytest.mark.parametrize("kind", OF_ONE)
+def test_a_softmax_over_one_score_becomes_a_sigmoid(kind, tmp_path):
+    model, loss = OF_ONE[kind]
+    report = diagnosed_text(ONE_SCORE.format(model=model, loss=loss), tmp_path, verify=True)
+    (found,) = report.findings
+
+    assert (found.rule, found.evidence["reason"]) == ("GS403", "single")
+    fix = found.fixes[0]
+    assert fix.verified
+    added = [line for line in fix.patch.splitlines() if line.startswith("+")]
+    assert SIGMOIDS[kind] in added[-1]
+
+
+POOLING = """\
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+x = torch.randn(32, 10, 6)
+y = x[:, 0, :1]
+score, head = nn.Linear(6, 1), nn.Linear(6, 1)
+optimizer = torch.optim.Adam([*score.parameters(), *head.parameters()], lr=1e-2)
+for step in range(6):
+    weights = torch.softmax(score(x), dim={dim})
+    loss = (head((weights * x).sum(1)) - y).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_scores_of_a_sequence_are_normalised_along_it(tmp_path):
+    report = diagnosed_text(POOLING.format(dim=-1), tmp_path, verify=True)
+    (found,) = report.findings
+
+    assert (found.rule, found.evidence["parameters"]) == ("GS403", ["score.weight", "score.bias"])
+    fix = found.fixes[0]
+    assert fix.verified
+    assert "+    weights = torch.softmax(score(x), dim=1)\n" in fix.patch
+
+
+def test_scores_that_are_normalised_along_a_sequence_are_right(tmp_path):
+    assert diagnosed_text(POOLING.format(dim=1), tmp_path).findings == ()

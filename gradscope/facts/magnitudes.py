@@ -160,6 +160,7 @@ class NoGradient(StrEnum):
     PIECEWISE_LINEAR = "piecewise-linear"  # the derivative of a rectifier's slope
     NEAREST = "nearest"  # an interpolation that chooses
     SATURATED = "saturated"
+    SINGLE = "single"  # a softmax over one element
     DEAD_RELU = "dead-relu"
     UNDERFLOW = "underflow"
     ZERO_WEIGHT = "zero-weight"
@@ -191,6 +192,7 @@ class Absence:
     through: tuple[str, ...] = ()  # what others have computed with a sample that was asked for
     packaged: bool = False  # a part of a module that an installed package wrote: a BERT's pooler
     shape: tuple[int, ...] = ()
+    dims: tuple[int, ...] = ()  # of a softmax over one: those that hold several, but for the first
 
 
 @dataclass(frozen=True, slots=True)

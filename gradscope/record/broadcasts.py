@@ -12,6 +12,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from gradscope.facts import Broadcast, Operand
 from gradscope.record.context import RunContext
 from gradscope.record.events.measure import operand
+from gradscope.record.graph import shape_of
 from gradscope.record.journal import UNRESOLVED, Note, named_operands, to_call
 from gradscope.record.passes import BackwardPass
 from gradscope.record.schema import OpInfo
@@ -84,7 +85,7 @@ class Broadcasts:
             if fact is None or note is None or made is None:
                 continue
             met = {below for each in made - {node} for below, _ in each.next_functions} - made
-            shapes = {other: _shape(other) for other in met if other is not None}
+            shapes = {other: shape_of(other) for other in met if other is not None}
             pairs = [other for other, shape in shapes.items() if math.prod(shape) == fact.size**2]
             # Where they meet other results of all pairs, as of a matrix product, these are meant.
             if not all(_is_made_of(other, seen) for other in pairs):
@@ -137,7 +138,7 @@ def _made(node: Any, one: BackwardPass, size: int) -> set[Any] | None:
     waiting, seen = [node], set[Any]()
     while waiting and len(seen) < _FARTHEST:
         node = waiting.pop()
-        numel = math.prod(_shape(node))
+        numel = math.prod(shape_of(node))
         if numel == 1 or node in seen:
             continue
         seen.add(node)
@@ -146,10 +147,6 @@ def _made(node: Any, one: BackwardPass, size: int) -> set[Any] | None:
             return None
         waiting += users
     return None if waiting else seen
-
-
-def _shape(node: Any) -> tuple[int, ...]:
-    return tuple(node._input_metadata[0].shape)
 
 
 def _is_made_of(node: Any, noted: Container[int]) -> bool:

@@ -109,6 +109,17 @@ def saved(node: Any, role: str) -> torch.Tensor | None:
     return value if isinstance(value, torch.Tensor) else None
 
 
+def shape_of(node: Any) -> tuple[int, ...]:
+    """That of the result, the first of several."""
+    return tuple(node._input_metadata[0].shape)
+
+
+def dim_of(node: Any) -> int:
+    """The dimension that the op worked along, which a node keeps without its sign."""
+    dim: int = node._saved_dim
+    return (dim - 2**64 if dim >= 2**63 else dim) % len(shape_of(node))
+
+
 def roles(node: Any) -> Iterator[str]:
     """Under which names a node saves tensors."""
     names = (name for name in dir(type(node)) if name.startswith(_RAW))

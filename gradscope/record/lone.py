@@ -5,7 +5,7 @@ from typing import Any
 
 from gradscope.facts import Lone
 from gradscope.record.context import RunContext
-from gradscope.record.graph import node_name
+from gradscope.record.graph import node_name, shape_of
 from gradscope.record.passes import BackwardPass
 
 _MOST = 8  # places
@@ -25,8 +25,8 @@ class LoneValues:
     def after_backward(self, one: BackwardPass) -> None:
         for node in one.above if len(self._kept) < _MOST else ():
             if _group(node) == 1 and (call := self._context.call(node)) is not None:
-                shape = tuple(node._input_metadata[0].shape)
-                self._kept.setdefault(call.location, Lone(call, self._context.step, shape))
+                lone = Lone(call, self._context.step, shape_of(node))
+                self._kept.setdefault(call.location, lone)
 
 
 def _group(node: Any) -> int:

@@ -12,7 +12,7 @@ import torch
 from gradscope.facts import Scores, Unreached
 from gradscope.record.context import RunContext
 from gradscope.record.finite import is_indirect, plain
-from gradscope.record.graph import node_name, saved
+from gradscope.record.graph import dim_of, node_name, saved, shape_of
 from gradscope.record.passes import BackwardPass
 
 _MOST = 8  # places
@@ -83,7 +83,7 @@ class GivenScores:
             along = _along(node, made) if name in _LIKELIHOODS else None
             if along is None and node_name(made) != wanted:
                 continue
-            classes = _shape(made)[_dim(made)] if hasattr(made, "_saved_dim") else 2
+            classes = shape_of(made)[dim_of(made)] if hasattr(made, "_saved_dim") else 2
             self._keep(node, made, classes, along)
 
     def _keep(
@@ -108,11 +108,15 @@ class GivenScores:
         dim, others = _taken(node)
         before = list(islice(_before(node), _FARTHEST)) if others else []
         made = next((each for each in before if node_name(each) in _NORMALISE), None)
-        if made is None or (along := _dim(made)) not in others or _shape(made) != _shape(before[0]):
+        if (
+            made is None
+            or (along := dim_of(made)) not in others
+            or shape_of(made) != shape_of(before[0])
+        ):
             return
         around = (*before[: before.index(made)], *islice(_after(node, one), _FARTHEST))
         if {"LogSoftmaxBackward0", "LogBackward0"} & {*map(node_name, (made, *around))}:
-            self._keep(node, made, _shape(made)[along], (along, dim))
+            self._keep(node, made, shape_of(made)[along], (along, dim))
 
     def _look_at_targets(self, node: Any, one: BackwardPass) -> None:
         made = self._maker(node, 0)
@@ -158,9 +162,9 @@ def _along(node: Any, made: Any) -> tuple[int, int] | None:
     of its classes, where this is another one."""
     if node_name(made) != "LogSoftmaxBackward0":
         return None
-    dims, read = (_dim(made), _dim_of_classes(_shape(made))), node.next_functions[0][0]
+    dims, read = (dim_of(made), _dim_of_classes(shape_of(made))), node.next_functions[0][0]
     # What `nll_loss` itself adds are dimensions of 1 behind these.
-    is_as_read = read is made or _shape(read)[:2] == _shape(made)[:2]
+    is_as_read = read is made or shape_of(read)[:2] == shape_of(made)[:2]
     return dims if is_as_read and len(set(dims)) > 1 else None
 
 
@@ -168,7 +172,7 @@ def _taken(node: Any) -> tuple[int, frozenset[int]]:
     """The dimension along which an op takes one element, and those along which it takes another
     one each time; none where it takes several, or the same one of all."""
     if node_name(node) == "GatherBackward0":
-        index, dim = saved(node, "index"), _dim(node)
+        index, dim = saved(node, "index"), dim_of(node)
         if not _are_read(index) or index.shape[dim] != 1:
             return dim, frozenset()
         return dim, frozenset(at for at in range(index.dim()) if not _is_uniform(index, at))
@@ -226,14 +230,3 @@ def _are_scores(given: torch.Tensor) -> bool:
         return False
     least, most = map(float, values.aminmax())
     return math.isfinite(most) and most > _ROUNDED and (most > 1.0 or least < -_ROUNDED)
-
-
-def _shape(node: Any) -> torch.Size:
-    shape: torch.Size = node._input_metadata[0].shape
-    return shape
-
-
-def _dim(node: Any) -> int:
-    """The dimension, which a node keeps without its sign."""
-    dim: int = node._saved_dim
-    return (dim - 2**64 if dim >= 2**63 else dim) % len(_shape(node))

@@ -106,6 +106,12 @@ class AlongClasses(Request):
     dim: int
 
 
+class TakeSigmoid(Request):
+    """A sigmoid in the place of `op`, a softmax over one element."""
+
+    op: str
+
+
 class TakeLogits(Request):
     """The loss at a place, which takes probabilities, as the one that takes their logits."""
 

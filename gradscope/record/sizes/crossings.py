@@ -12,10 +12,11 @@ from typing import Any
 import torch
 
 from gradscope.facts import Activation, Call
+from gradscope.ops.traits import Trait, has
 from gradscope.record import finite
 from gradscope.record.context import RunContext
 from gradscope.record.finite import plain
-from gradscope.record.graph import consumers, node_name, saved
+from gradscope.record.graph import consumers, dim_of, node_name, saved, shape_of
 from gradscope.record.journal import Note, to_call
 from gradscope.record.sites import instruction_of
 from gradscope.record.sizes.steep import SteepInput, side_of_divisor, steepest
@@ -49,6 +50,8 @@ class Crossing:
     module: str | None = None
     takes_nearest: bool = False  # an interpolation, which has slope 0 in the places then
     divides_by_inf: bool = False  # and has slope 0 for that
+    # A softmax over one element: the dimensions of several, but for the first, a batch's.
+    over_one: tuple[int, ...] | None = None
     out: float | None = None
     into: tuple[float | None, ...] = ()
     half: tuple[bool, ...] = ()  # whether numbers of a half type were passed on
@@ -104,7 +107,9 @@ class Crossings:
         for node in nodes:
             seq = node._sequence_nr()
             nearest = getattr(node, "_saved_interpolation_mode", None) == _NEAREST  # grid_sampler
-            crossing = Crossing(node_name(node), seq, takes_nearest=nearest)
+            crossing = Crossing(
+                node_name(node), seq, takes_nearest=nearest, over_one=_over_one(node)
+            )
             if selections is not None and (note := context.journal.call_of(seq)) is not None:
                 crossing.note, crossing.selection = note, selections.get(seq)
                 crossing.place = instruction_of(note.user)
@@ -121,6 +126,15 @@ class Crossings:
         for hook in self._hooks:
             hook.remove()
         self._hooks.clear()
+
+
+def _over_one(node: Any) -> tuple[int, ...] | None:
+    if not has(node_name(node), Trait.SOFTMAX):
+        return None
+    shape = shape_of(node)
+    if not shape or not hasattr(node, "_saved_dim") or shape[dim_of(node)] != 1:
+        return None
+    return tuple(index for index, size in enumerate(shape) if index and size > 1)
 
 
 def _divides_by_inf(node: Any) -> bool:

@@ -154,6 +154,7 @@ def why_zero(step: int, leaf: int, crossings: Crossings) -> tuple[Absence, objec
         location=call.location,
         grad_output=crossing.out,
         siblings=is_one_of_several and _prefers_another(deciding),
+        dims=crossing.over_one or (),
     )
     return absence, selection
 
@@ -226,6 +227,8 @@ def _zero_reason(crossing: Crossing, edge: int) -> NoGradient:
         named = NoGradient.NEAREST
     elif crossing.divides_by_inf:
         named = NoGradient.BY_INF
+    elif crossing.over_one is not None:
+        named = NoGradient.SINGLE
     is_half = edge < len(crossing.half) and crossing.half[edge]
     if is_half and _BEYOND_SCALING < (crossing.out or 0.0) < _FLUSHED:
         return NoGradient.UNDERFLOW

@@ -236,6 +236,40 @@ def _inside(culprit: Culprit, place: ast.expr, operand: ast.expr, by: ask.Inside
     return culprit.replace(place, culprit.torch(made))
 
 
+_OF_ONE = {
+    "softmax": ("torch.nn.Softmax", "torch.nn.Sigmoid()", "torch.sigmoid({x})"),
+    "log_softmax": (
+        "torch.nn.LogSoftmax",
+        "torch.nn.LogSigmoid()",
+        "torch.nn.functional.logsigmoid({x})",
+    ),
+}
+_OF_LABELS = "torch.nn.functional.binary_cross_entropy_with_logits"
+
+
+def by_sigmoid(culprit: Culprit, request: ask.TakeSigmoid) -> Ways:
+    """`torch.sigmoid(x)` for `x.softmax(1)`, `nn.Sigmoid()` for `nn.Softmax(1)`, and the binary
+    loss for a cross entropy, which takes the softmax itself."""
+    call, names = culprit.node, culprit.names
+    if not isinstance(call, ast.Call):
+        return
+    name, module, function = _OF_ONE[request.op]
+    made = layer(culprit, call, name)
+    loss = layer(culprit, call, "torch.nn.CrossEntropyLoss")
+    found, edit = spelled(culprit.source, call), None
+    if made is not None:
+        edit = culprit.replace(made, culprit.torch(module))
+    elif loss is not None:
+        edit = renamed(culprit, loss, "BCEWithLogitsLoss")
+    elif names.dotted(call.func) == "torch.nn.functional.cross_entropy":
+        edit = culprit.replace(call.func, culprit.torch(_OF_LABELS))
+    elif found.name == request.op and found.first is not None:
+        text = culprit.source.of(found.first)
+        edit = culprit.replace(call, culprit.torch(function).format(x=text))
+    if edit is not None:
+        yield (edit,)
+
+
 def with_logits(culprit: Culprit, request: ask.TakeLogits) -> Ways:
     """`nn.BCEWithLogitsLoss` for `nn.BCELoss`, and the same of the function."""
     call = culprit.at(request.place)

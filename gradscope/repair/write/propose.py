@@ -106,6 +106,7 @@ BY_FIELDS: Mapping[type[ask.Request], Callable[[Culprit, Any], Ways]] = {
     ask.GiveScores: ends.given_scores,
     ask.LogTarget: ends.log_target,
     ask.AlongClasses: ends.along_classes,
+    ask.TakeSigmoid: instead.by_sigmoid,
     ask.TakeLogits: instead.with_logits,
     ask.AddBehind: instead.behind,
     ask.AddToDiagonal: instead.diagonal,

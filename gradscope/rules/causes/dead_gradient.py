@@ -368,12 +368,12 @@ def _fix(absence: Absence) -> Asked:
             title = "leave the bound out while training, or use one that is never flat"
             code = "torch.sigmoid(x)  # between 0 and 1, with a slope everywhere"
             return Fix("stable-op", title, "unsafe", code)
+        case NoGradient.SINGLE if len(absence.dims) == 1:
+            return ask.AlongClasses(op.removeprefix("_"), absence.dims[0])
+        case NoGradient.SINGLE:
+            return ask.TakeSigmoid(op.removeprefix("_"))
         case NoGradient.SATURATED if has(op, Trait.SOFTMAX):
-            title = (
-                "use `sigmoid` if the softmax runs over a single element, which is always 1; else"
-                " keep its scores closer together"
-            )
-            return Fix("stable-op", title, "unsafe")
+            return Fix("stable-op", "keep the scores of the softmax closer together", "unsafe")
         case NoGradient.DEAD_RELU | NoGradient.SATURATED:
             title = "bring the inputs back to where the slope is not 0"
             code = "a smaller learning rate or initialisation; or nn.LeakyReLU, which is never flat"

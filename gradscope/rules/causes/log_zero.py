@@ -1,6 +1,6 @@
 """A logarithm of exactly 0."""
 
-from gradscope.facts import Call, Finding, Root, Trace
+from gradscope.facts import Call, Finding, Phase, Root, Trace
 from gradscope.ops.traits import Trait, has
 from gradscope.rules import fixes
 from gradscope.rules.reading import evidence
@@ -47,13 +47,16 @@ class LogZero(Rule):
             by, lost = phrases.call(made, event.blame), evidence.lost_epsilon(event, edge.argument)
             what = phrases.name(event.operand(edge.argument), "The operand")
             origin = f" {what} comes from {by}{_reached(made)}.{lost}"
+        what_of = f"`{op}` of {at} is {phrases.outcome(event.output)}, and its slope there is not"
+        what_of += " finite either."
+        if event.phase is Phase.BACKWARD:  # whose result is a gradient
+            what_of = f"The slope of `{op}` at {at} is not finite."
         return self.finding(
             root,
             trace,
             message=f"`{op}` was taken of exactly {at}{phrases.at_bad(event)}",
             label=fixes.says(edge, event),
-            why=f"`{op}` of {at} is {phrases.outcome(event.output)}, and its slope there is not"
-            f" finite either.{origin}{phrases.too_late(event, evidence.late_epsilon(event))}",
+            why=f"{what_of}{origin}{phrases.too_late(event, evidence.late_epsilon(event))}",
             fixes=fixes.preferred(self.name, event, edge, trace),
         )
 

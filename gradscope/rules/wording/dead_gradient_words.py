@@ -178,6 +178,11 @@ WORDS = {
         "The function is flat where its inputs lie: its slope there is exactly 0.",
         "flat at all its inputs",
     ),
+    NoGradient.SINGLE: Words(
+        "It normalises over one element, and what is divided by itself is 1: the result is the same"
+        " whatever the operand is, and the slope is 0.",
+        "normalises one element by itself",
+    ),
     NoGradient.ZERO_OP: Words(
         "The op is piecewise constant, so its derivative is 0 everywhere.",
         "has slope 0 everywhere",

@@ -153,6 +153,11 @@ _WORDS: Mapping[type[ask.Request], _Words] = {
     ask.FitNumber: ("dtype", "write the end of the range of {0.unfit.dtype}", ""),
     ask.MatchShapes: ("data", "give both the same shape", "prediction.squeeze(-1)"),
     ask.AlongClasses: ("stable-op", "normalise along dimension {0.dim}", "dim={0.dim}"),
+    ask.TakeSigmoid: (
+        "stable-op",
+        "take a sigmoid: of one score, it is the probability",
+        "torch.sigmoid(score)",
+    ),
     ask.TakeLogits: (
         "stable-op",
         "compute the loss of logits, which these are",
