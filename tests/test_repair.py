@@ -252,7 +252,16 @@ STABLE = [
     ("torch.special.i1(z) / torch.special.i0(z)", "torch.special.i1(z)", "special_i1",
      "torch.special.i1e(z) / torch.special.i0e(z)"),
     ("torch.log(0.5 * torch.erfc(z))", "torch.log(0.5 * torch.erfc(z))", "log",
-     "torch.special.log_ndtr(-1.4142135623730951 * z) + 0.6931471805599453 - 0.6931471805599453"),
+     "torch.special.log_ndtr(-1.4142135623730951 * z)"),
+    ("torch.log(0.5 * (1 + torch.erf(z / math.sqrt(2))))",
+     "torch.log(0.5 * (1 + torch.erf(z / math.sqrt(2))))", "log", "torch.special.log_ndtr(z)"),
+    ("torch.log(1 - torch.special.ndtr(2 - z))", "torch.log(1 - torch.special.ndtr(2 - z))", "log",
+     "torch.special.log_ndtr(-(2 - z))"),
+    ("torch.log(torch.special.ndtr(z + 2) - (1 + (z / 2**0.5).erf()) / 2)",
+     "torch.log(torch.special.ndtr(z + 2) - (1 + (z / 2**0.5).erf()) / 2)", "log",
+     "torch.special.log_ndtr(torch.minimum(z + 2, -z)) + torch.log(-torch.expm1("
+     "torch.special.log_ndtr(torch.minimum(z, -(z + 2)))"
+     " - torch.special.log_ndtr(torch.minimum(z + 2, -z))))"),
     ("torch.log(torch.sigmoid(z + 2) - torch.sigmoid(z))",
      "torch.log(torch.sigmoid(z + 2) - torch.sigmoid(z))", "log",
      "F.logsigmoid(z + 2) + F.logsigmoid(-z) + torch.log(-torch.expm1(z - (z + 2)))"),

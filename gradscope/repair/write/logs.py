@@ -12,13 +12,11 @@ from contextlib import suppress
 from gradscope.ops.patterns import EPSILON
 from gradscope.repair.write.constants import far, settled, zeros
 from gradscope.repair.write.forms import fit, in_form
+from gradscope.repair.write.normal import log_above, log_below, log_between, log_cdf
 from gradscope.repair.write.reading import Reading, Rebound, atom, negative, term
 from gradscope.repair.write.spelling import MOVES
-from gradscope.repair.write.uses import given_to, returned
 from gradscope.source.arguments import Spelled, plainly, spelled
 
-_CALLS = 4  # functions that hand a distribution on; one may call itself
-NORMAL = ("torch.distributions.Normal", "torch.distributions.normal.Normal")
 JOINS = frozenset("cat concat concatenate hstack stack vstack".split())
 # What a logarithm undoes at least in part. Without one of them nothing is won.
 UNDONE = frozenset(
@@ -68,7 +66,7 @@ def _log_of(read: Reading, node: ast.expr) -> str | None:
     operand = found.positional[0]
     if read.carried and found.name in _NOTHING:
         return f"{read.text(node)} - {far(read.culprit.dtype)}"
-    if (undone := in_form(read, _UNDONE, node)) is not None:
+    if (undone := in_form(read, _UNDONE, node) or log_below(read, node)) is not None:
         return undone
     if found.name in _TIMES:
         inner = log_of(read, operand)
@@ -147,25 +145,6 @@ def scaling(read: Reading, node: ast.expr) -> str | None:
     """The logarithm of the factors of `diag(factors)`, by which a recurrence's matrix is scaled."""
     factors = read.argument(node, "diag") if read.carried else None
     return log_of(read, factors) if factors is not None else None
-
-
-def _cdf(read: Reading, found: Spelled, *, above: bool = False) -> str | None:
-    """Of a normal distribution; `above`: of what lies above the number."""
-    source, (normal, *given) = read.culprit.source, found.positional
-    made = given_to(source, normal)
-    for _ in range(_CALLS):
-        inner = returned(source, made) if isinstance(made, ast.Call) else None
-        made = inner if inner is not None else made
-    is_normal = isinstance(made, ast.Call) and read.culprit.names.dotted(made.func) in NORMAL
-    if not isinstance(made, ast.Call) or not is_normal or len(given) != 1:
-        return None
-    x, name = read.text(given[0]), source.of(normal)
-    is_standard = [read.number(one) for one in made.args] == [0, 1]
-    first, second = (f"{name}.loc", atom(x)) if above else (atom(x), f"{name}.loc")
-    z = f"({first} - {second}) / {name}.scale"
-    if is_standard:
-        z = f"-{atom(x)}" if above else x
-    return f"torch.special.log_ndtr({z})"
 
 
 def _where(read: Reading, found: Spelled) -> str | None:
@@ -315,14 +294,16 @@ def _complement(read: Reading, node: ast.expr) -> str | None:
     if (again := fit(read, "1 - p", node)) is not None:
         return log_of(read, again["p"])
     if (found := read.op(node, "cdf")) is not None:
-        return _cdf(read, found, above=True)
-    return in_form(read, _COMPLEMENTS, node)
+        return log_cdf(read, found, above=True)
+    return in_form(read, _COMPLEMENTS, node) or log_above(read, node)
 
 
 def _sub(read: Reading, found: Spelled) -> str | None:
-    """Of 1 - p; other differences are undone, or not."""
+    """Of 1 - p, and of what a distribution has between two numbers."""
     first, second = found.positional[:2]
-    return _complement(read, second) if read.number(first) == 1 else None
+    if read.number(first) == 1:
+        return _complement(read, second)
+    return log_between(read, first, second)
 
 
 _UNDONE = {
@@ -337,7 +318,6 @@ _UNDONE = {
     ),
     "i0(z)": "torch.log(torch.special.i0e({z})) + {z:atom}.abs()",
     "i1(z)": "torch.log(torch.special.i1e({z})) + {z:atom}.abs()",
-    "ndtr(z)": "torch.special.log_ndtr({z})",
     "erfc(z)": f"torch.special.log_ndtr(-{math.sqrt(2)!r} * {{z:atom}}) + {math.log(2)!r}",
     "sigmoid(z)": "torch.nn.functional.logsigmoid({z})",
     "sinh(z)": f"{{z}} + torch.log(-torch.expm1(-2 * {{z:atom}})) - {math.log(2)!r}",
@@ -350,7 +330,6 @@ _COMPLEMENTS = {
     "sigmoid(z)": "torch.nn.functional.logsigmoid(-{z:atom})",
     "exp(z)": "log(-torch.expm1({z}))",
     "erf(z)": _UNDONE["erfc(z)"],
-    "ndtr(z)": "torch.special.log_ndtr(-{z:atom})",
     "1 / (1 + exp(z))": "torch.nn.functional.logsigmoid({z})",
     # What is left is 1 / cosh(z) ** 2.
     "tanh(z) ** 2": f"{math.log(4)!r} - 2 * torch.logaddexp({{z}}, -{{z:atom}})",
@@ -368,7 +347,7 @@ _RULES: dict[str, Callable[[Reading, Spelled], str | None]] = {
     "mean": _mean,
     "mm": _mm,
     "mul": _mul,
-    "cdf": _cdf,
+    "cdf": log_cdf,
     "ones": _ones,
     "ones_like": _ones,
     "pad": _pad,
