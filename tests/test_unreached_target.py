@@ -70,3 +70,60 @@ def test_a_bound_that_every_layer_has_is_told_without_a_patch():
     found = next(one for one in findings(broken) if one.rule == "GS415")
 
     assert [fix.kind for fix in found.fixes] == ["data"]
+
+
+MASKS = """\
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+model = nn.Linear(4, 1)
+optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+x = torch.randn(32, 4)
+mask = (x[:, :1] > 0.3).float()
+{change}
+criterion = nn.BCEWithLogitsLoss({settings})
+for step in range(4):
+    loss = {loss}
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+NO_CHANCES = {
+    "an image": ("mask = mask * 255", "mask / 255"),
+    "signs": ("mask = 2 * mask - 1", "(mask + 1) / 2"),
+    "counted from 1": ("mask = mask + 1", "mask - 1"),
+    "grey levels": ("mask = 255 * torch.sigmoid(x[:, :1] * 99)", "mask / 255"),
+}
+
+
+@pytest.mark.parametrize("kind", NO_CHANCES)
+def test_targets_that_are_no_probabilities_are_scaled(kind, tmp_path):
+    change, target = NO_CHANCES[kind]
+    text = MASKS.format(settings="", change=change, loss="criterion(model(x), mask)")
+    (found,) = diagnosed_text(text, tmp_path, verify=True).findings
+
+    assert (found.rule, found.op) == ("GS415", "binary_cross_entropy_with_logits")
+    fix = found.fixes[0]
+    assert fix.verified
+    assert f"+    loss = criterion(model(x), {target})\n" in fix.patch
+
+
+RIGHT_CHANCES = {
+    "soft": ("", "mask = mask * 0.9 + 0.05", "criterion(model(x), mask)"),
+    "overshooting": ("", "mask = mask * 1.1 - 0.05", "criterion(model(x), mask)"),
+    "ignored later": (
+        'reduction="none"',
+        "mask[:5] = -1",
+        "(criterion(model(x), mask) * (mask >= 0)).mean()",
+    ),
+    "of no weight": ("weight=(mask < 2).float()", "mask[:5] = 255", "criterion(model(x), mask)"),
+}
+
+
+@pytest.mark.parametrize("kind", RIGHT_CHANCES)
+def test_targets_that_count_and_are_probabilities_are_right(kind, tmp_path):
+    settings, change, loss = RIGHT_CHANCES[kind]
+    text = MASKS.format(settings=settings, change=change, loss=loss)
+
+    assert diagnosed_text(text, tmp_path).findings == ()

@@ -44,7 +44,10 @@ class Lone:
 @dataclass(frozen=True, slots=True)
 class Unreached:
     """A loss, `taken`, that compares what the call `made` gives, from `low` to `high`, with targets
-    of which the part `share` lies beyond. `alone`: the pass has no other result of that call."""
+    of which the part `share` lies beyond. `alone`: the pass has no other result of that call.
+    `made` is the loss itself where that makes the chances of logits.
+
+    `found` are the least and the largest target, `labels`: there are no others."""
 
     made: Call
     taken: Call
@@ -53,3 +56,5 @@ class Unreached:
     high: float
     share: float
     alone: bool
+    found: tuple[float, float]
+    labels: bool

@@ -9,7 +9,7 @@ from typing import Any, TypeGuard
 
 import torch
 
-from gradscope.facts import Scores, Unreached
+from gradscope.facts import Call, Scores, Unreached
 from gradscope.record.context import RunContext
 from gradscope.record.finite import is_indirect, plain
 from gradscope.record.graph import dim_of, node_name, saved, shape_of
@@ -18,6 +18,8 @@ from gradscope.record.passes import BackwardPass
 _MOST = 8  # places
 _ROUNDED = 1e-3  # above 0: log-probabilities in half precision
 _COMPARE = ("MseLossBackward0", "SmoothL1LossBackward0", "HuberLossBackward0")
+_OF_CHANCES = "BinaryCrossEntropyWithLogitsBackward0"
+_OFF = 0.25  # beyond 0 and 1: what was interpolated may overshoot
 _BOUNDS = {
     "ReluBackward0": (0.0, math.inf),
     "SigmoidBackward0": (0.0, 1.0),
@@ -68,6 +70,8 @@ class GivenScores:
                     self._keep(node, node, classes, raw=True)
             elif name in _COMPARE:
                 self._look_at_targets(node, one)
+            elif name == _OF_CHANCES and node._saved_reduction:  # else it may be masked afterwards
+                self._look_at_chances(node)
             elif name in _TAKE:
                 self._look_at_classes(node, one)
 
@@ -132,8 +136,35 @@ class GivenScores:
             return
         alike = (other for other in one.above if type(other) is type(made))
         alone = [*map(self._caller, alike)].count(self._caller(made)) < 2
-        fact = Unreached(maker, call, self._context.step, low, high, share, alone)
-        self._unreached.setdefault(maker.location, fact)
+        self._keep_unreached(maker, call, target, (low, high), share, alone=alone)
+
+    def _look_at_chances(self, node: Any) -> None:
+        """Targets of a binary cross entropy that are no chances, where its own weight is not 0."""
+        given, weight = saved(node, "target"), saved(node, "weight")
+        target, call = plain(given) if given is not None else None, self._context.call(node)
+        if target is None or not target.numel() or call is None:
+            return
+        beyond = (target < -_OFF) | (target > 1.0 + _OFF)
+        if weight is not None:
+            beyond &= weight != 0
+        share = float(beyond.float().mean())
+        if share > 0:
+            self._keep_unreached(call, call, target, (0.0, 1.0), share, alone=True)
+
+    def _keep_unreached(
+        self,
+        made: Call,
+        taken: Call,
+        target: torch.Tensor,
+        bounds: tuple[float, float],
+        share: float,
+        *,
+        alone: bool,
+    ) -> None:
+        found = float(target.min()), float(target.max())
+        labels = bool(((target == found[0]) | (target == found[1])).all())
+        fact = Unreached(made, taken, self._context.step, *bounds, share, alone, found, labels)
+        self._unreached.setdefault(made.location, fact)
 
     def _caller(self, node: Any) -> tuple[object, ...]:
         """The place that calls an op, and the module that runs it."""

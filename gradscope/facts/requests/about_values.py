@@ -95,6 +95,13 @@ class NormaliseScores(Request):
     `log_softmax` of these, along the last dimension."""
 
 
+class ScaleTarget(Request):
+    """Bring the target of a loss from `low` and `high` to 0 and 1."""
+
+    low: float
+    high: float
+
+
 class LogTarget(Request):
     """Tell `kl_div` that its target holds log-probabilities."""
 

@@ -93,6 +93,19 @@ def fitted(culprit: Culprit, request: ask.FitNumber) -> Ways:
         yield [culprit.replace(number, made)]
 
 
+def scaled_target(culprit: Culprit, request: ask.ScaleTarget) -> Ways:
+    """`mask / 255` where the loss is given `mask`."""
+    call = culprit.node
+    target = _argument(call, "target", 1) if isinstance(call, ast.Call) else None
+    if target is not None:
+        text, span = atom(culprit.source.of(target)), request.high - request.low
+        if request.low:
+            sign = "-" if request.low > 0 else "+"
+            text = f"{text} {sign} {abs(request.low):g}"
+            text = f"({text})" if span != 1 else text
+        yield [culprit.replace(target, f"{text} / {span:g}" if span != 1 else text)]
+
+
 def ignored(culprit: Culprit, request: ask.IgnoreTarget) -> Ways:
     """The argument that leaves targets out."""
     if isinstance(culprit.node, ast.Call):

@@ -105,6 +105,7 @@ BY_FIELDS: Mapping[type[ask.Request], Callable[[Culprit, Any], Ways]] = {
     ask.SetFlag: parameters.flagged,
     ask.GiveScores: ends.given_scores,
     ask.LogTarget: ends.log_target,
+    ask.ScaleTarget: instead.scaled_target,
     ask.AlongClasses: ends.along_classes,
     ask.TakeSigmoid: instead.by_sigmoid,
     ask.TakeLogits: instead.with_logits,

@@ -80,6 +80,8 @@ def _of_fields(request: ask.Request) -> _Words | None:
         case ask.AddBehind(made):
             op = spelled(made.op)
             return "epsilon", BEHIND.format(op=op), f"{op}(x) + 1e-6"
+        case ask.ScaleTarget(low, high):
+            return "data", f"bring the targets from {low:g} and {high:g} to 0 and 1", ""
         case ask.GiveScores(op, logarithms=True):
             return "stable-op", f"give the loss log-probabilities: `log_{op}`", ""
         case ask.GiveScores(op):
