@@ -216,6 +216,21 @@ class Unreduced(Refusal):
     location: Location | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateOfAnother(Refusal):
+    """An optimizer was to step with what it keeps of `name` under `key`, which is of the shape
+    `kept` and not of the parameter's, `shape`: it was saved for another. `in_order`: the shapes
+    that it keeps are those of its parameters, in another order. `location` is where it was made."""
+
+    optimizer: str
+    name: str
+    shape: tuple[int, ...]
+    key: str
+    kept: tuple[int, ...]
+    in_order: bool
+    location: Location | None
+
+
 AnyRefusal = (
     ChangedInPlace
     | GraphFreed
@@ -224,6 +239,7 @@ AnyRefusal = (
     | NoLeaf
     | PastScaler
     | UnscaledTwice
+    | StateOfAnother
     | ViewWritten
     | NotScalar
     | NotUsed

@@ -257,7 +257,7 @@ class Observation:
             self.coasting.end()
             self.limit.note_optimizer()
             if self.ops is not None:
-                shielded("an optimizer", self.ops.mode.refusable.optimizer_made, optimizer)
+                shielded("an optimizer", self.ops.mode.refusable.optimizer_made, optimizer, frame)
             shielded("an optimizer", self.sizes.optimizer_made, optimizer, frame)
 
     def optimizer_begins(self, work: Work) -> None:

@@ -134,3 +134,14 @@ def _held(holder: ast.expr, frame: FrameType) -> Any:
             return owner._parameters.get(holder.attr, owner._modules.get(holder.attr))
         return getattr(owner, "__dict__", {}).get(holder.attr)
     return None
+
+
+def stepping(error: BaseException) -> Any:
+    """The optimizer of torch's whose own code raised in `step`; None where none did."""
+    traceback, found = error.__traceback__, None
+    while traceback is not None:
+        held = traceback.tb_frame.f_locals.get("self")
+        if isinstance(held, torch.optim.Optimizer):
+            found = held if kind_of(traceback.tb_frame.f_code) != USER else None
+        traceback = traceback.tb_next
+    return found

@@ -26,7 +26,14 @@ from gradscope.record.definitions import (
 from gradscope.record.events.provenance import storage_key
 from gradscope.record.graph import consumers, leaf_ids, up, withheld
 from gradscope.record.held import alive, variables
-from gradscope.record.refusals.exceptions import Raised, chain, gradient_read_at, written_at
+from gradscope.record.optimizers import parameters_of
+from gradscope.record.refusals.exceptions import (
+    Raised,
+    chain,
+    gradient_read_at,
+    stepping,
+    written_at,
+)
 from gradscope.record.refusals.notes import Noted, Notes
 from gradscope.record.refusals.sharing import Sharing, as_update
 from gradscope.record.sites import place_of, resolve
@@ -46,6 +53,9 @@ def refusal_of(
         check = next((ask for text, ask in _CHECKS if text in str(one)), None)
         if check is not None and isinstance(one, _KINDS):
             return check(_Inquiry(context, notes), Raised.by(one, flow, context.step))
+        if isinstance(one, RuntimeError) and (optimizer := stepping(one)) is not None:
+            raised = Raised.by(one, flow, context.step)
+            return _Inquiry(context, notes).of_another(optimizer, raised)
     return None
 
 
@@ -222,6 +232,31 @@ class _Inquiry:
 
     def _unscaled_twice(self, raised: Raised) -> refusals.AnyRefusal:
         return refusals.UnscaledTwice(**raised.at)
+
+    def of_another(self, optimizer: Any, raised: Raised) -> refusals.AnyRefusal | None:
+        """The state that an optimizer was loaded with, where its shapes are not the parameters'."""
+        parameters = list(parameters_of(optimizer))
+        for key in dict.fromkeys(key for one in parameters for key in optimizer.state.get(one, ())):
+            kept = {one: optimizer.state[one].get(key) for one in parameters}
+            both = [
+                (one, of) for one, of in kept.items() if isinstance(of, torch.Tensor) and of.dim()
+            ]
+            wrong = next(((one, of) for one, of in both if one.shape != of.shape), None)
+            if wrong is None:
+                continue
+            shapes = (sorted(one.shape for one, _ in both), sorted(of.shape for _, of in both))
+            self._context.names.look(raised.frame)
+            return refusals.StateOfAnother(
+                **raised.at,
+                optimizer=type(optimizer).__name__,
+                name=self._name(wrong[0], raised),
+                shape=tuple(wrong[0].shape),
+                key=str(key),
+                kept=tuple(wrong[1].shape),
+                in_order=shapes[0] == shapes[1],
+                location=self._notes.place_of(optimizer),
+            )
+        return None
 
     def _view_written(self, raised: Raised) -> refusals.AnyRefusal | None:
         name, view = written_at(raised)

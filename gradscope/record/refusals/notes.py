@@ -85,7 +85,7 @@ class Notes:
         self._context = context
         self.writes: deque[Noted] = deque(maxlen=_MOST_WRITES)
         self.updates: deque[Updated] = deque(maxlen=_MOST_UPDATES)
-        self._optimizers: list[weakref.ref[Any]] = []
+        self._optimizers: list[tuple[weakref.ref[Any], sites.Site]] = []
         self.passes: deque[Pass] = deque(maxlen=_PASSES)
         self.left_on: Location | None = None  # what had switched gradients off when autograd raised
 
@@ -93,14 +93,19 @@ class Notes:
         """Autograd raises, and the program's frames are still there."""
         self.left_on = _left_on() if not torch.is_grad_enabled() else None
 
-    def optimizer_made(self, optimizer: Any) -> None:
+    def optimizer_made(self, optimizer: Any, frame: FrameType) -> None:
         if len(self._optimizers) < _MOST_UPDATES:
-            self._optimizers.append(weakref.ref(optimizer))
+            self._optimizers.append((weakref.ref(optimizer), sites.note_site(frame)[0]))
+
+    def place_of(self, optimizer: Any) -> Location | None:
+        """Where an optimizer was made."""
+        made = (site for one, site in self._optimizers if one() is optimizer)
+        return next(map(sites.place_of, made), None)
 
     def waiting(self, after: Sequence[Updated]) -> Iterator[set[int]]:
         """The parameters, by id, of each optimizer that is not among these updates."""
         stepped = [one.optimizer() for one in after]
-        for optimizer in (one() for one in self._optimizers):
+        for optimizer in (one() for one, _ in self._optimizers):
             if optimizer is not None and not any(optimizer is one for one in stepped):
                 yield held_by(optimizer)
 

@@ -2,14 +2,17 @@
 
 from collections.abc import Iterator
 
-from gradscope.facts import Call, Location, NoGradient, refusals
+from gradscope.facts import Call, Fix, Location, NoGradient, refusals
 from gradscope.facts import requests as ask
 from gradscope.ops.traits import Trait, has
 
 _OF_FREED = (ask.ComputeAfterUpdate, ask.KeepGraph)  # mend a graph of which a part is gone
 
 
-def requests(refusal: refusals.Refusal) -> Iterator[ask.Request]:
+_SAME_ORDER = "give it the parameters of the optimizer that saved the state, in their order"
+
+
+def requests(refusal: refusals.Refusal) -> Iterator[Fix | ask.Request]:
     match refusal:
         case refusals.ChangedInPlace():
             yield from _changed(refusal)
@@ -30,6 +33,8 @@ def requests(refusal: refusals.Refusal) -> Iterator[ask.Request]:
             yield ask.RetainGradient(name)
         case refusals.PastScaler():
             yield ask.StepThroughScaler()
+        case refusals.StateOfAnother():
+            yield Fix("graph", _SAME_ORDER, "unsafe")
         case refusals.UnscaledTwice():
             yield ask.UnscaleBeforeStep()
         case refusals.ViewWritten(name=name, raised_at=place):

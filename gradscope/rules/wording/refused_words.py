@@ -250,6 +250,35 @@ def _past_scaler(one: refusals.PastScaler) -> Words:
     )
 
 
+def _of_another(one: refusals.StateOfAnother) -> Words:
+    name, shape, kept = _named(one.name, "a parameter"), list(one.shape), list(one.kept)
+    order = (
+        "All shapes that it keeps are those of its parameters, in another order: as long as"
+        " neighbours have the same shape, a state is even taken for that of another without a word."
+        if one.in_order
+        else "Its parameters are others than those of the optimizer that saved its state."
+    )
+    return Words(
+        f"`{one.optimizer}` keeps `{one.key}` of shape {kept} for {name}, which has shape {shape}",
+        "A state that is loaded goes to the parameters by their order alone, the first to the first"
+        f" one that the optimizer was given, and their shapes are not compared. {order}",
+        "is given its parameters here",
+        one.location,
+        "step",
+        evidence={
+            "reason": "state-of-another",
+            "optimizer": one.optimizer,
+            "name": one.name,
+            "shape": shape,
+            "key": one.key,
+            "kept": kept,
+            "in_order": one.in_order,
+        },
+        numbers=(f"`{one.key}` {kept}, the parameter {shape}",),
+        raised="the step raised here",
+    )
+
+
 def _unscaled_twice(one: refusals.UnscaledTwice) -> Words:
     return Words(
         "the gradients are to be divided by the scale of the GradScaler twice before one step",
@@ -356,6 +385,7 @@ _WORDS: Mapping[type[refusals.Refusal], Callable[[Any], Words]] = {
     refusals.NoLeaf: _no_leaf,
     refusals.PastScaler: _past_scaler,
     refusals.UnscaledTwice: _unscaled_twice,
+    refusals.StateOfAnother: _of_another,
     refusals.ViewWritten: _view,
     refusals.NotScalar: _not_scalar,
     refusals.NotUsed: _not_used,
