@@ -243,3 +243,9 @@ def test_scores_of_a_sequence_are_normalised_along_it(tmp_path):
 
 def test_scores_that_are_normalised_along_a_sequence_are_right(tmp_path):
     assert diagnosed_text(POOLING.format(dim=1), tmp_path).findings == ()
+
+
+def test_a_sum_over_several_dimensions_is_looked_at_as_any_other(tmp_path):
+    text = POOLING.format(dim=1).replace("score(x)", "score(x) - score(x).logsumexp((0, 1))")
+
+    assert diagnosed_text(text, tmp_path).findings == ()

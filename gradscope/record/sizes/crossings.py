@@ -131,8 +131,8 @@ class Crossings:
 def _over_one(node: Any) -> tuple[int, ...] | None:
     if not has(node_name(node), Trait.SOFTMAX):
         return None
-    shape = shape_of(node)
-    if not shape or not hasattr(node, "_saved_dim") or shape[dim_of(node)] != 1:
+    shape, dim = shape_of(node), getattr(node, "_saved_dim", None)
+    if not shape or not isinstance(dim, int) or shape[dim_of(node)] != 1:  # logsumexp has several
         return None
     return tuple(index for index, size in enumerate(shape) if index and size > 1)
 
