@@ -103,6 +103,31 @@ def test_the_trace_of_a_run_is_judged_as_the_run_was(name, tmp_path):
     assert [[fix.patch for fix in one.fixes] for one in again.findings] == patches
 
 
+IN_SIGHT = """\
+import torch
+
+torch.manual_seed(0)
+scale, layer = torch.nn.Parameter(torch.ones(3)), torch.nn.Linear(3, 1)
+optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
+for step in range(3):
+    loss = layer(torch.randn(8, 3) * scale).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_a_parameter_in_sight_of_an_optimizer_comes_back(tmp_path):
+    (tmp_path / "sight.py").write_text(IN_SIGHT)
+    target = choose(Config(), str(tmp_path / "sight.py")).target
+    file = tmp_path / "run.json"
+    pipeline.trace(target, Config(verify=False), silent=True, keep=partial(save, path=file))
+
+    usages = load(file).trace.magnitudes.usages
+    holders = [holder for one in usages for scope in one.scopes for holder in scope.holders]
+    assert [(one.text, one.held, one.bare) for one in holders if one.bare] == [("scale", 0, True)]
+
+
 def saved_run(gradscope: Command, folder: Path) -> Path:
     (folder / "loss.py").write_text(LOSS)
     assert gradscope("trace", "loss.py", "--save", "run.json", "-q").returncode == 1

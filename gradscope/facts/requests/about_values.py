@@ -201,6 +201,13 @@ class FitNumber(Request):
     unfit: Unfit
 
 
+class FitCast(Request):
+    """Cast what ends with the range of its own dtype, as a mask's fill, to the end of `dtype`'s."""
+
+    dtype: str
+    low: bool
+
+
 class IgnoreTarget(Request):
     """Leave the targets of that value out."""
 

@@ -73,7 +73,7 @@ def scopes_of(sights: Sequence[Sight], held: set[int], leaves: Leaves) -> Iterat
         if (place := place_of(site)) is not None:
             holders = (_holder(text, module(), held, leaves) for text, module in sight.modules)
             bare = (
-                Holder(text, (leaves.names[one],), one in held, 1, bare=True)
+                Holder(text, (leaves.names[one],), int(one in held), 1, bare=True)
                 for text, one in sight.parameters
                 if one in leaves.names
             )

@@ -93,6 +93,22 @@ def fitted(culprit: Culprit, request: ask.FitNumber) -> Ways:
         yield [culprit.replace(number, made)]
 
 
+def fitted_cast(culprit: Culprit, request: ask.FitCast) -> Ways:
+    """`bias.clamp(min=torch.finfo(scores.dtype).min).to(scores.dtype)`."""
+    call, source = culprit.node, culprit.source
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
+        return
+    into = culprit.torch(f"torch.{request.dtype}")
+    for given in (*call.args, *(key.value for key in call.keywords)):
+        text, dotted = source.of(given), culprit.names.dotted(given) or ""
+        if text.endswith(".dtype") or dotted == f"torch.{request.dtype}":
+            into = text
+    end = "min" if request.low else "max"
+    bound = f"{end}={culprit.torch('torch.finfo(')}{into}).{end}"
+    value = call.func.value
+    yield [culprit.replace(value, f"{atom(source.of(value))}.clamp({bound})")]
+
+
 def scaled_target(culprit: Culprit, request: ask.ScaleTarget) -> Ways:
     """`mask / 255` where the loss is given `mask`."""
     call = culprit.node

@@ -26,6 +26,7 @@ from gradscope.facts import (
 from gradscope.facts import requests as ask
 from gradscope.ops import Edge
 from gradscope.ops.dtypes import HALF, finfo
+from gradscope.ops.traits import Trait, has
 from gradscope.rules import fixes
 from gradscope.rules.reading import evidence, measurements
 from gradscope.rules.reading.missing import is_lost, overflow_behind
@@ -226,7 +227,18 @@ def _reach(operand: Operand) -> float:
     return max((abs(one) for one in bounds if one is not None and math.isfinite(one)), default=0.0)
 
 
+def _fill(event: Event) -> float | None:
+    """The end of the range of its own dtype that is cast to a narrower one, as a mask's fill is."""
+    given = event.operands[0] if len(event.operands) == 1 else None
+    if given is None or given.at is None or not has(event.op, Trait.COPIES):
+        return None
+    return given.at if abs(given.at) == finfo(given.dtype).max else None
+
+
 def _repairs(edge: Edge | None, event: Event, trace: Trace) -> tuple[Asked, ...]:
     known = fixes.preferred(Overflow.name, event, edge, trace)
+    if (filled := _fill(event)) is not None:
+        low = filled < 0
+        return ask.FitCast(evidence.dtype(event), low), *known
     going_back = event.phase is Phase.BACKWARD and evidence.dtype(event) not in HALF
     return (*known, ask.ClipNorm()) if going_back else known

@@ -153,6 +153,11 @@ _WORDS: Mapping[type[ask.Request], _Words] = {
     ),
     ask.TameSlope: ("epsilon", "let no gradient through next to the singular point", ""),
     ask.FitNumber: ("dtype", "write the end of the range of {0.unfit.dtype}", ""),
+    ask.FitCast: (
+        "dtype",
+        "end the values with the range of {0.dtype} before they are cast",
+        "x.clamp(min=torch.finfo(torch.{0.dtype}).min)",
+    ),
     ask.MatchShapes: ("data", "give both the same shape", "prediction.squeeze(-1)"),
     ask.AlongClasses: ("stable-op", "normalise along dimension {0.dim}", "dim={0.dim}"),
     ask.TakeSigmoid: (
