@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 
 from gradscope.dataclass import dataclass
 from gradscope.source.text import Source
-from gradscope.source.tree import Op, covers
+from gradscope.source.tree import Op, covers, last_name
 
 # The positional arguments of an op by their schema names, where they are not (self, other).
 ARGUMENTS: Mapping[str, tuple[str, ...]] = {
@@ -148,7 +148,16 @@ def plainly(source: Source, node: ast.AST | None) -> Spelled:
 
 def called(call: ast.Call) -> str:
     """The last name of what is called: `SGD` of `torch.optim.SGD(...)`, `log` of `x.log()`."""
-    return str(getattr(call.func, "attr", getattr(call.func, "id", "")))
+    return last_name(call.func)
+
+
+def argument(call: ast.AST | None, name: str, position: int | None = None) -> ast.expr | None:
+    """What a call is given by that name, else at a position; None also of what is no call."""
+    if not isinstance(call, ast.Call):
+        return None
+    named = [key.value for key in call.keywords if key.arg == name]
+    listed = call.args[position : position + 1] if position is not None else []
+    return next(iter(named or listed), None)
 
 
 def arguments_of(function: ast.FunctionDef, call: ast.Call) -> dict[str, ast.expr]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 
 from gradscope.dataclass import dataclass
 from gradscope.source.arguments import operands, spelled
 from gradscope.source.meaning import definition
 from gradscope.source.text import Source
+from gradscope.source.tree import names_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class _Carriers:
         for made in source.nodes.every(ast.Assign):
             if made.lineno < before and source.nodes.scope(made).function is here:
                 if any(self._is_carrier(part) for part in ast.walk(made.value)):
-                    self.names.update(_bound(made.targets))
+                    self.names.update(*map(names_in, made.targets))
 
     def _is_carrier(self, node: ast.AST) -> bool:
         return node is self.culprit or (isinstance(node, ast.Name) and node.id in self.names)
@@ -96,13 +96,6 @@ class _Carriers:
             for node in (first, second)
         ]
         return holds[0] if holds[0] != holds[1] else None
-
-
-def _bound(targets: list[ast.expr]) -> Iterator[str]:
-    for target in targets:
-        for part in ast.walk(target):
-            if isinstance(part, ast.Name):
-                yield part.id
 
 
 _HANDS_ON = frozenset("bool float double int long half to type unsqueeze squeeze view".split())

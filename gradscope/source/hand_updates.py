@@ -10,7 +10,7 @@ from gradscope.source.literals import number
 from gradscope.source.meaning import binding
 from gradscope.source.spans import ancestors
 from gradscope.source.text import Source, parsed
-from gradscope.source.tree import covers
+from gradscope.source.tree import covers, names_in, parts
 
 Holder = ast.Name | ast.Attribute
 
@@ -70,10 +70,8 @@ def in_place_of(source: Source, statement: ast.stmt) -> str:
 def _loops_over(source: Source, statement: ast.stmt, name: str) -> Iterator[ast.For]:
     """The loops around a statement that give the name its value."""
     for one in ancestors(source, statement):
-        if isinstance(one, ast.For):
-            parts = ast.walk(one.target)
-            if any(isinstance(part, ast.Name) and part.id == name for part in parts):
-                yield one
+        if isinstance(one, ast.For) and name in names_in(one.target):
+            yield one
 
 
 def is_rebound(place: Location) -> bool:
@@ -88,13 +86,12 @@ def is_rebound(place: Location) -> bool:
         if not covers(made, place.line) or not isinstance(target, ast.Name):
             continue
         of_it = [*_loops_over(text, made, target.id)]
-        reads = text.nodes.scope(target).owner(target.id).reads.get(target.id, ())
         are_read = any(
             covers(loop, read.lineno)
             and read.lineno > (made.end_lineno or made.lineno)
             and getattr(text.parents[read], "attr", "") != "grad"
             for loop in of_it
-            for read in reads
+            for read in text.nodes.reads(target)
         )
         return bool(of_it) and not are_read and bool(in_place_of(text, made))
     return False
@@ -167,7 +164,7 @@ def _is_gradient(text: Source, node: ast.expr) -> bool:
             return True
         made = binding(text, part) if isinstance(part, ast.Name) else None
         if made is not None and isinstance(made.statement, ast.Assign):
-            calls = (one for one in ast.walk(made.statement) if isinstance(one, ast.Call))
+            calls = parts(made.statement, ast.Call)
             if any(text.names.dotted(one.func) == "torch.autograd.grad" for one in calls):
                 return True
     return False

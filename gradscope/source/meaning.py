@@ -2,17 +2,26 @@
 
 import ast
 
-from gradscope.source.arguments import draws
+from gradscope.source.arguments import called, draws
 from gradscope.source.scopes import Binding, Function, Place
 from gradscope.source.text import Source
 
 _LOOPS = ast.For | ast.AsyncFor | ast.While
 
 
-def definition(source: Source, name: ast.Name) -> ast.expr | None:
-    """The expression whose value a name has where it is read; None where the text does not tell."""
-    given = binding(source, name)
+def definition(source: Source, name: ast.AST | None) -> ast.expr | None:
+    """The expression whose value a name has where it is read; None where the text does not tell,
+    and of what is no name."""
+    given = binding(source, name) if isinstance(name, ast.Name) else None
     return given.value if given is not None else None
+
+
+def reads_of(source: Source, name: ast.Name, made: ast.stmt) -> list[ast.Name] | None:
+    """The places that read what a statement gives a name; None where the text does not tell."""
+    given = {one: binding(source, one) for one in source.nodes.reads(name)}
+    if None in given.values():
+        return None
+    return [one for one, found in given.items() if found is not None and found.statement is made]
 
 
 def binding(source: Source, name: ast.Name) -> Binding | None:
@@ -21,7 +30,7 @@ def binding(source: Source, name: ast.Name) -> Binding | None:
     What its function bound last before, if no branch and no loop can have given it another; or
     the one thing that a name from outside of the function is ever given.
     """
-    scope = source.nodes.scope(name).owner(name.id)
+    scope = source.nodes.owner(name)
     if scope is not source.nodes.scope(name).function:
         only = scope.bindings.get(name.id, ())
         return only[0] if len(only) == 1 else None
@@ -46,7 +55,7 @@ def is_size(source: Source, node: ast.AST) -> bool:
     if isinstance(node, ast.Subscript):
         return isinstance(node.value, ast.Attribute) and node.value.attr == "shape"
     if isinstance(node, ast.Call):
-        name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+        name = called(node)
         return name in ("len", "numel") or (name == "size" and bool(node.args))
     given = binding(source, node) if isinstance(node, ast.Name) else None
     if given is None or given.value is not None:
@@ -96,7 +105,7 @@ def holds(source: Source, node: ast.expr, place: ast.AST) -> bool:
         if draws(source, part):
             return False
         if isinstance(part, ast.Name):
-            scope = source.nodes.scope(part).owner(part.id)
+            scope = source.nodes.owner(part)
             if scope is not here:
                 continue
             count = scope.before(part.id, first)

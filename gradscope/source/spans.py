@@ -8,7 +8,7 @@ from itertools import zip_longest
 
 from gradscope.facts import Call, Event, Finding, Location
 from gradscope.source.text import NO_TEXTS, Source, Texts, parsed
-from gradscope.source.tree import Op, covers
+from gradscope.source.tree import Op, assigned, covers
 
 
 def expression(source: Source, location: Location | None) -> Op | None:
@@ -87,6 +87,19 @@ def user_of(source: Source, node: ast.AST) -> ast.AST:
     """What an expression stands in: of `x` in `x.log()` the call."""
     above = source.parents[node]
     return source.parents[above] if isinstance(above, ast.Attribute) else above
+
+
+def targets_of(source: Source, value: ast.AST) -> list[ast.expr]:
+    """What alone is assigned an expression: `a` of `a, b = value, c`, `a` and `b` of
+    `a = b = value`."""
+    made = source.parents.get(value)
+    whole = source.parents[made] if isinstance(made, ast.Tuple) else made
+    if isinstance(whole, ast.AnnAssign):
+        return [whole.target] if whole.value is value else []
+    if not isinstance(whole, ast.Assign):
+        return []
+    pairs = (pair for target in whole.targets for pair in assigned(target, whole.value))
+    return [target for target, given in pairs if given is value]
 
 
 def ancestors(source: Source, node: ast.AST) -> Iterator[ast.AST]:

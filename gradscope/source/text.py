@@ -22,7 +22,7 @@ from typing import Any
 from gradscope.dataclass import dataclass
 from gradscope.errors import GradscopeError
 from gradscope.facts import Edit, Location
-from gradscope.source.tree import Names, Tree, tree_of
+from gradscope.source.tree import Names, Tree, last_name, tree_of
 
 _compiled_as: dict[str, str] = {}  # the name in the code objects, by the one that people know
 
@@ -173,6 +173,11 @@ class Source:
 
     def replaced(self, node: ast.expr | ast.stmt, text: str) -> Edit:
         return self.edit(*self.extent(node), text)
+
+    def renamed(self, node: ast.Attribute | ast.Name, name: str) -> Edit:
+        """Another name for the last one of `a.b.c`."""
+        end = self.extent(node)[1]
+        return self.edit(end - len(last_name(node)), end, name)
 
     def indent(self, line: int) -> str:
         text = self.line(line)

@@ -74,6 +74,21 @@ def covers(node: ast.expr | ast.stmt, line: int) -> bool:
     return node.lineno <= line <= (node.end_lineno or node.lineno)
 
 
+def parts(node: ast.AST | None, kind: type[Kind]) -> Iterator[Kind]:
+    """The parts of a node that are of a kind, it among them; none of nothing."""
+    return (one for one in ast.walk(node or ast.Pass()) if isinstance(one, kind))
+
+
+def names_in(node: ast.AST | None) -> set[str]:
+    """The names that are read or written in a node."""
+    return {one.id for one in parts(node, ast.Name)}
+
+
+def last_name(node: ast.AST | None) -> str:
+    """The last name that an expression reads or writes: `attr` of an attribute; empty of others."""
+    return str(getattr(node, "attr", getattr(node, "id", "")))
+
+
 # Python has one object for all of a kind of these.
 _SHARED = ast.expr_context | ast.operator | ast.unaryop | ast.boolop | ast.cmpop
 
@@ -102,6 +117,14 @@ class Tree:
     def scope(self, node: ast.AST) -> Scope:
         """The scope in which a node stands. A function stands in the one that defines it."""
         return self._scopes[node]
+
+    def owner(self, name: ast.Name) -> Scope:
+        """The scope that a name belongs to."""
+        return self._scopes[name].owner(name.id)
+
+    def reads(self, name: ast.Name) -> list[ast.Name]:
+        """The places that read what has a name there."""
+        return self.owner(name).reads.get(name.id, [])
 
     def function(self, node: ast.AST) -> Function:
         """The innermost function (or the module) whose code runs a node."""

@@ -9,6 +9,7 @@ from gradscope.repair.write.culprit import Candidate, Culprit
 from gradscope.source import Source, definition
 from gradscope.source.arguments import called
 from gradscope.source.spans import ancestors, parenthesized
+from gradscope.source.tree import parts
 
 _BACK = frozenset(
     f"torch.{name}"
@@ -35,16 +36,15 @@ def in_torch(culprit: Culprit) -> Iterator[Candidate]:
         if text is None:
             return
         edits[whole] = culprit.replace(whole, text)
-        named = (definition(source, one) for one in ast.walk(whole) if isinstance(one, ast.Name))
-        waiting += [one for one in named if isinstance(one, ast.expr) and _is_array(culprit, one)]
-        calls = (one for one in ast.walk(whole) if isinstance(one, ast.Call))
-        leaves |= any(called(one) == "numpy" for one in calls)
+        named = (definition(source, one) for one in parts(whole, ast.Name))
+        waiting += [one for one in named if one is not None and _is_array(culprit, one)]
+        leaves |= any(called(one) == "numpy" for one in parts(whole, ast.Call))
         if not _is_back(culprit, whole):
             made = source.parents[whole]
             target = made.targets[0] if isinstance(made, ast.Assign) else None
             if not isinstance(target, ast.Name):
                 return
-            reads = source.nodes.scope(target).owner(target.id).reads.get(target.id, ())
+            reads = source.nodes.reads(target)
             waiting += [one for one in reads if definition(source, one) is whole]
     if leaves and any(_is_back(culprit, one) for one in edits):
         yield Candidate("compute it in torch: NumPy keeps no graph", tuple(edits.values()))
@@ -52,10 +52,9 @@ def in_torch(culprit: Culprit) -> Iterator[Candidate]:
 
 def _is_array(culprit: Culprit, node: ast.expr) -> bool:
     """Whether NumPy computes a value: with a tensor it would meet, it has to be one as well."""
-    calls = [one for one in ast.walk(node) if isinstance(one, ast.Call)]
-    computes = any((culprit.names.dotted(one.func) or "").startswith("numpy.") for one in calls)
-    return not _is_back(culprit, node) and (
-        computes or any(called(one) == "numpy" for one in calls)
+    return not _is_back(culprit, node) and any(
+        culprit.dotted(one).startswith("numpy.") or called(one) == "numpy"
+        for one in parts(node, ast.Call)
     )
 
 
@@ -70,9 +69,7 @@ def _whole(culprit: Culprit, node: ast.expr) -> ast.expr:
 
 
 def _is_back(culprit: Culprit, node: ast.expr) -> bool:
-    return (
-        isinstance(node, ast.Call) and bool(node.args) and culprit.names.dotted(node.func) in _BACK
-    )
+    return isinstance(node, ast.Call) and bool(node.args) and culprit.dotted(node) in _BACK
 
 
 def _as_torch(culprit: Culprit, whole: ast.expr) -> str | None:
@@ -103,7 +100,7 @@ def _changes(culprit: Culprit, whole: ast.expr) -> Iterator[tuple[int, int, str]
             if called(node) in _OUT and not node.args:
                 yield parenthesized(source, node.func.value)[1], end, ""
         elif isinstance(node, ast.Attribute):
-            dotted = culprit.names.dotted(node) or ""
+            dotted = culprit.dotted(node)
             if isinstance(source.parents[node], ast.Attribute):
                 continue
             if dotted.startswith("numpy."):
@@ -115,11 +112,11 @@ def _changes(culprit: Culprit, whole: ast.expr) -> Iterator[tuple[int, int, str]
 def kept(culprit: Culprit) -> Iterator[Candidate]:
     """`torch.stack(losses)` for `torch.tensor(losses)`, and `losses.append(loss)` for
     `losses.append(loss.item())`; `x` for `x.item()`."""
-    source, node = culprit.source, culprit.node
-    if not isinstance(node, ast.Call):
+    source, node = culprit.source, culprit.call
+    if node is None:
         return
-    for back in ast.walk(source.nodes.function(node)):
-        if not isinstance(back, ast.Call) or not _is_back(culprit, back):
+    for back in parts(source.nodes.function(node), ast.Call):
+        if not _is_back(culprit, back):
             continue
         seen: set[ast.expr] = set()
         readings = list(_readings(source, back.args[0], seen))
@@ -179,16 +176,11 @@ def _readings(source: Source, value: ast.expr, seen: set[ast.expr]) -> Iterator[
 
 def _fillings(source: Source, name: ast.Name) -> Iterator[ast.expr]:
     """What a name is given: by assignments, by `+=`, by `append`."""
-    owner = source.nodes.scope(name).owner(name.id)
-    for made in owner.bindings.get(name.id, ()):
+    for made in source.nodes.owner(name).bindings.get(name.id, ()):
         value = getattr(made.statement, "value", None) if made.value is None else made.value
         if isinstance(made.statement, ast.Assign | ast.AugAssign) and isinstance(value, ast.expr):
             yield value
-    yield from _appended(source, name)
-
-
-def _appended(source: Source, name: ast.Name) -> Iterator[ast.expr]:
-    for read in source.nodes.scope(name).owner(name.id).reads.get(name.id, ()):
+    for read in source.nodes.reads(name):
         method = source.parents[read]
         call = source.parents[method]
         if isinstance(method, ast.Attribute) and isinstance(call, ast.Call):
@@ -197,9 +189,9 @@ def _appended(source: Source, name: ast.Name) -> Iterator[ast.expr]:
 
 def _from_tensors(culprit: Culprit, value: ast.expr, are_read: bool) -> str | None:
     """The text of an expression over numbers as one over the tensors that they were read from."""
-    source, dotted = culprit.source, None
+    source = culprit.source
     if isinstance(value, ast.Call) and len(value.args) == 1:
-        dotted = culprit.names.dotted(value.func) or ""
+        dotted = culprit.dotted(value)
         inner = _from_tensors(culprit, value.args[0], are_read)
         if dotted in _LISTS:
             return inner
@@ -217,11 +209,11 @@ def _from_tensors(culprit: Culprit, value: ast.expr, are_read: bool) -> str | No
 
 def _filled(culprit: Culprit, value: ast.expr) -> dict[ast.expr, str]:
     """`torch.zeros_like(x)` for the 0 in `[0.0, x]`: what is stacked has to be tensors."""
-    parts = value.elts if isinstance(value, ast.List) else []
-    tensors = [one for one in parts if not isinstance(one, ast.Constant)]
+    stacked = value.elts if isinstance(value, ast.List) else []
+    tensors = [one for one in stacked if not isinstance(one, ast.Constant)]
     like = _unread(culprit.source, tensors[0]) if tensors else ""
     found: dict[ast.expr, str] = {}
-    for one in parts if like else ():
+    for one in stacked if like else ():
         if isinstance(one, ast.Constant) and isinstance(one.value, int | float):
             made = f"full_like({like}, {culprit.source.of(one)})"
             if one.value in (0, 1):
@@ -237,5 +229,5 @@ def divided_by_one(culprit: Culprit) -> Iterator[Candidate]:
     is_quotient = isinstance(node, ast.BinOp | ast.AugAssign) and isinstance(node.op, ast.Div)
     if is_quotient and where is not None and isinstance(divisor, ast.expr):
         text = culprit.source.of(divisor)
-        edit = culprit.replace(divisor, f"{where}({text} == 0, 1, {text})")
-        yield Candidate(f"divide by 1 where `{text}` is 0", (edit,))
+        safe = f"{where}({text} == 0, 1, {text})"
+        yield culprit.written(f"divide by 1 where `{text}` is 0", divisor, safe)

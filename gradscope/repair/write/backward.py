@@ -8,9 +8,11 @@ from gradscope.facts import requests as ask
 from gradscope.repair.write.by_autograd import differentiated
 from gradscope.repair.write.culprit import ATOMS, Candidate, Culprit, Ways
 from gradscope.repair.write.reading import factor
+from gradscope.repair.write.statements import last_returned
+from gradscope.repair.write.uses import method_of
 from gradscope.source.arguments import called
 from gradscope.source.spans import alike
-from gradscope.source.tree import covers
+from gradscope.source.tree import covers, last_name, parts
 
 # What spreads one number over all elements, and what had made one number of them.
 _SPREADS = ("expand", "expand_as", "repeat", "reshape", "view")
@@ -66,13 +68,17 @@ def _saved(culprit: Culprit, request: SavedInstead) -> Iterator[Candidate]:
     if forward is None:
         return
     if request.is_output:
-        returned = [n.value for n in ast.walk(forward) if isinstance(n, ast.Return)]
-        needed = returned[-1].id if returned and isinstance(returned[-1], ast.Name) else ""
-    for node in ast.walk(forward):
-        if isinstance(node, ast.Call) and called(node) == "save_for_backward":
-            for given in node.args:
-                if needed.isidentifier() and isinstance(given, ast.Name) and given.id == was:
-                    yield culprit.written(f"save `{needed}`, not `{was}`", given, needed)
+        returned = last_returned(forward)
+        needed = returned.id if isinstance(returned, ast.Name) else ""
+    for given in (one for saved in _saves(forward) for one in saved):
+        if needed.isidentifier() and isinstance(given, ast.Name) and given.id == was:
+            yield culprit.written(f"save `{needed}`, not `{was}`", given, needed)
+
+
+def _saves(forward: ast.FunctionDef) -> list[list[ast.expr]]:
+    """The arguments of each `save_for_backward`."""
+    calls = parts(forward, ast.Call)
+    return [one.args for one in calls if called(one) == "save_for_backward"]
 
 
 def _made_again(culprit: Culprit, request: SavedInstead, position: int) -> Iterator[Candidate]:
@@ -81,45 +87,38 @@ def _made_again(culprit: Culprit, request: SavedInstead, position: int) -> Itera
     forward, backward = _method(culprit, "forward"), _method(culprit, "backward")
     if forward is None or backward is None or node is None or not request.is_output:
         return
-    returned = [one.value for one in ast.walk(forward) if isinstance(one, ast.Return)]
-    names = _handed_over(forward, backward)
-    if not returned or returned[-1] is None or request.was not in names:
+    returned, names = last_returned(forward), _handed_over(forward, backward)
+    if returned is None or request.was not in names:
         return
-    read = [one for one in ast.walk(returned[-1]) if isinstance(one, ast.Name)]
-    own = [one for one in read if one.id not in culprit.names.imported]
-    if isinstance(returned[-1], ast.Name) or not all(one.id in names for one in own):
+    own = [one for one in parts(returned, ast.Name) if one.id not in culprit.names.imported]
+    if isinstance(returned, ast.Name) or not all(one.id in names for one in own):
         return
-    made = source.written(returned[-1], {one: names[one.id] for one in own})
-    wrong = [one for one in ast.walk(node) if isinstance(one, ast.Name)]
-    edits = [culprit.replace(one, made) for one in wrong if one.id == names[request.was]]
+    made = source.written(returned, {one: names[one.id] for one in own})
+    wrong = (one for one in parts(node, ast.Name) if one.id == names[request.was])
+    edits = [culprit.replace(one, made) for one in wrong]
     if "\n" not in made:
         yield Candidate(f"compute the output again: `{made}`, not `{request.was}`", tuple(edits))
 
 
 def _handed_over(forward: ast.FunctionDef, backward: ast.FunctionDef) -> dict[str, str]:
     """The names of what forward saves, each with the one that backward gives it."""
-    saved = [
-        one.args
-        for one in ast.walk(forward)
-        if isinstance(one, ast.Call) and called(one) == "save_for_backward"
-    ]
-    for made in ast.walk(backward):
-        value = made.value if isinstance(made, ast.Assign) else None
-        is_given = isinstance(value, ast.Attribute) and value.attr == "saved_tensors"
-        if not isinstance(made, ast.Assign) or not is_given or len(saved) != 1:
+    saved = _saves(forward)
+    for made in parts(backward, ast.Assign):
+        is_given = isinstance(made.value, ast.Attribute) and made.value.attr == "saved_tensors"
+        if not is_given or len(saved) != 1:
             continue
         (target,) = made.targets
         if isinstance(target, ast.Tuple) and len(target.elts) == len(saved[0]):
             both = zip(saved[0], target.elts, strict=True)
             pairs = [p for p in both if all(isinstance(one, ast.Name) for one in p)]
-            return {getattr(one, "id", ""): getattr(other, "id", "") for one, other in pairs}
+            return {last_name(one): last_name(other) for one, other in pairs}
     return {}
 
 
 def hooked(culprit: Culprit, request: ask.HookBackward) -> Ways:
     """A hook on what a forward returns, which passes its input on."""
     source, forward, own = culprit.source, _method(culprit, "forward"), _method(culprit, "backward")
-    returns = [one for one in ast.walk(forward) if isinstance(one, ast.Return)] if forward else []
+    returns = [*parts(forward, ast.Return)]
     if own is None or len(returns) != 1 or not request.own.passes_on:
         return
     self_ = own.args.args[0].arg if own.args.args else ""
@@ -139,8 +138,7 @@ def _method(culprit: Culprit, name: str) -> ast.FunctionDef | None:
     location = culprit.finding.location
     for node in culprit.source.nodes.every(ast.ClassDef):
         if location is not None and covers(node, location.line):
-            functions = [n for n in node.body if isinstance(n, ast.FunctionDef)]
-            return next((n for n in functions if n.name == name), None)
+            return method_of(node, name)
     return None
 
 
@@ -152,10 +150,8 @@ def _bounded(culprit: Culprit, formula: ast.expr, wrong_where: Compared) -> Iter
     bound, made = f"{wrong_where.bound:.4g}", culprit.source.parents[formula]
     target = made.targets[0] if isinstance(made, ast.Assign) else None
     if isinstance(target, ast.Subscript):
-        signs = (
-            wrong_where.sign,
-            f"{wrong_where.sign}=",
-        )  # the bound itself may be right by chance
+        # The bound itself may be right by chance.
+        signs = wrong_where.sign, f"{wrong_where.sign}="
         texts = (f"{wrong_where.name} {sign} {bound}" for sign in signs)
         if any(alike(target.slice, ast.parse(one, mode="eval").body) for one in texts):
             title = f"let the gradient be 0 where `{culprit.source.of(target.slice)}`"
@@ -234,16 +230,10 @@ def exchanged(culprit: Culprit, request: ask.Exchange) -> Iterator[Candidate]:
 def _returned_at(culprit: Culprit, position: int) -> ast.expr | None:
     """The last return of the function around the finding, at one place of its tuple."""
     location = culprit.finding.location
-    if location is None:
-        return None
-    around = [
-        node for node in culprit.source.nodes.every(ast.FunctionDef) if covers(node, location.line)
-    ]
-    if not around:
-        return None
-    inner = max(around, key=lambda node: node.lineno)
-    returns = [node for node in ast.walk(inner) if isinstance(node, ast.Return)]
-    value = max(returns, key=lambda node: node.lineno).value if returns else None
-    if not isinstance(value, ast.Tuple) or position >= len(value.elts):
-        return None
-    return value.elts[position]
+    functions = culprit.source.nodes.every(ast.FunctionDef)
+    around = [one for one in functions if location is not None and covers(one, location.line)]
+    inner = max(around, key=lambda node: node.lineno, default=None)
+    last = max(parts(inner, ast.Return), key=lambda node: node.lineno, default=None)
+    value = last.value if last is not None else None
+    is_there = isinstance(value, ast.Tuple) and position < len(value.elts)
+    return value.elts[position] if isinstance(value, ast.Tuple) and is_there else None

@@ -12,6 +12,7 @@ from gradscope.repair.write.statements import block_of
 from gradscope.rules.wording import proposals
 from gradscope.source import definition
 from gradscope.source.arguments import spelled
+from gradscope.source.tree import names_in, parts
 
 _SEVERAL = 2  # ops of a branch that may break: one operand is not enough then
 _ORDERS = ast.Lt | ast.LtE | ast.Gt | ast.GtE
@@ -27,16 +28,11 @@ def by_branch(culprit: Culprit, *, several: bool) -> Iterator[Candidate]:
         if found.name != "where" or len(found.positional) != 3:
             continue
         condition, *branches = found.positional
-        values = [_value(culprit, one) for one in branches]
+        values = [definition(culprit.source, one) or one for one in branches]
         if several != any(_ops_that_break(culprit, one) >= _SEVERAL for one in values):
             continue
         if edits := _edits(culprit, condition, values):
             yield Candidate(proposals.BRANCHES, edits, same=True)
-
-
-def _value(culprit: Culprit, branch: ast.expr) -> ast.expr:
-    given = definition(culprit.source, branch) if isinstance(branch, ast.Name) else None
-    return given if given is not None else branch
 
 
 def _ops_that_break(culprit: Culprit, value: ast.expr) -> int:
@@ -57,15 +53,14 @@ def _edits(culprit: Culprit, condition: ast.expr, values: list[ast.expr]) -> tup
         return ()
     if not isinstance(condition.ops[0], _ORDERS):  # of what is equal nobody knows another number
         return ()
-    left = {one.id for one in ast.walk(condition.left) if isinstance(one, ast.Name)}
-    taken = {one.id for one in source.nodes.every(ast.Name)}
+    left, taken = names_in(condition.left), names_in(source.tree)
     lines, edits = list[str](), list[Edit]()
     statements = [source.nodes.statement(one) for one in values]
     first = min(statements, key=lambda one: one.lineno)
     if any(one not in block_of(source, first) for one in statements):
         return ()
     for is_chosen, value in zip((True, False), values, strict=True):
-        reads = [one for one in ast.walk(value) if isinstance(one, ast.Name) and one.id in left]
+        reads = [one for one in parts(value, ast.Name) if one.id in left]
         names = {one.id for one in reads}
         if len(names) != 1 or not _ops_that_break(culprit, value):
             continue

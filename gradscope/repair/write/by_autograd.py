@@ -5,9 +5,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gradscope.repair.write.culprit import Candidate, Culprit
-from gradscope.repair.write.statements import body_of
+from gradscope.repair.write.statements import body_of, last_returned
 from gradscope.source import Source
 from gradscope.source.arguments import called
+from gradscope.source.tree import last_name, names_in
 
 # What ends a graph, or changes what it reads: what autograd gives of such a forward is another one.
 _CUTS = frozenset("data detach detach_ item numpy tolist mark_dirty no_grad round sign".split())
@@ -60,8 +61,7 @@ def differentiated(
 
 def _wanted(backward: ast.FunctionDef, read: _Forward) -> Iterator[str]:
     """The inputs that get a gradient: not those for which backward returns None."""
-    returns = [one.value for one in ast.walk(backward) if isinstance(one, ast.Return)]
-    value = returns[-1] if returns else None
+    value = last_returned(backward)
     given = value.elts if isinstance(value, ast.Tuple) else [value]
     for at, name in enumerate(read.inputs):
         one = given[at] if at < len(given) else None
@@ -95,10 +95,9 @@ def _read(source: Source, forward: ast.FunctionDef) -> _Forward | None:
         return None
     computed.append(returned)
     texts = [source.of(one) for one in computed]
-    parts = [part for one in computed for part in ast.walk(one)]
-    reads = frozenset(one.id for one in parts if isinstance(one, ast.Name))
+    reads = frozenset[str]().union(*map(names_in, computed))
     names = [*saved, *(name for name, _ in kept)]
-    cuts = (getattr(one, "attr", getattr(one, "id", "")) in _CUTS for one in parts)
+    cuts = (last_name(part) in _CUTS for one in computed for part in ast.walk(one))
     is_whole = reads & {*inputs} <= {*names} and all(map(str.isidentifier, names))
     if any("\n" in text for text in texts) or any(cuts) or not is_whole:
         return None

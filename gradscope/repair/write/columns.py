@@ -6,8 +6,8 @@ from itertools import pairwise
 
 from gradscope.repair.write.culprit import Culprit, Ways
 from gradscope.source import Source
-from gradscope.source.arguments import called
-from gradscope.source.tree import assigned
+from gradscope.source.arguments import argument, called
+from gradscope.source.tree import assigned, parts
 
 _TAKEN_APART = {"split": "cat", "chunk": "cat", "unbind": "stack"}
 Column = tuple[int, int | None, str]  # where a view starts and ends along the last dimension
@@ -16,11 +16,10 @@ Column = tuple[int, int | None, str]  # where a view starts and ends along the l
 def joined(culprit: Culprit) -> Ways:
     """`net(torch.cat([x, t], dim=-1))` for `net(points)`, of which `x` and `t` are the columns."""
     source = culprit.source
-    for read in ast.walk(culprit.node) if culprit.node is not None else ():
-        if isinstance(read, ast.Name) and isinstance(read.ctx, ast.Load):
-            text = _of_parts(source, read) or _of_columns(source, read)
-            if text is not None:
-                yield (culprit.replace(read, f"{culprit.torch('torch.')}{text}"),)
+    for read in parts(culprit.node, ast.Name):
+        text = _of_parts(source, read) or _of_columns(source, read)
+        if isinstance(read.ctx, ast.Load) and text is not None:
+            yield (culprit.replace(read, f"{culprit.torch('torch.')}{text}"),)
 
 
 def _of_parts(source: Source, read: ast.Name) -> str | None:
@@ -30,12 +29,12 @@ def _of_parts(source: Source, read: ast.Name) -> str | None:
         name = called(value) if isinstance(value, ast.Call) else ""
         is_apart = name in _TAKEN_APART and isinstance(target, ast.Tuple)
         if is_apart and isinstance(value, ast.Call) and _of(value) == read.id:
-            dims = [one.value for one in value.keywords if one.arg == "dim"]
             given = [one for one in value.args if source.of(one) != read.id]
-            dims += given[0 if name == "unbind" else 1 :]
-            dim = source.of(dims[0]) if dims else "0"
-            parts = source.of(target).strip("()")
-            return f"{_TAKEN_APART[name]}([{parts}], dim={dim})"
+            behind = given[0 if name == "unbind" else 1 :]
+            dims = filter(None, (argument(value, "dim"), *behind))
+            dim = next(map(source.of, dims), "0")
+            views = source.of(target).strip("()")
+            return f"{_TAKEN_APART[name]}([{views}], dim={dim})"
     return None
 
 
@@ -48,12 +47,12 @@ def _of_columns(source: Source, read: ast.Name) -> str | None:
     found = sorted(filter(None, (_column(target, value, read.id) for target, value in pairs)))
     if not found or any(one[1] != other[0] for one, other in pairwise(found)):
         return None
-    parts, first, past = [one[2] for one in found], found[0][0], found[-1][1]
+    views, first, past = [one[2] for one in found], found[0][0], found[-1][1]
     if first:
-        parts.insert(0, f"{read.id}[..., :{first}]")
+        views.insert(0, f"{read.id}[..., :{first}]")
     if past is not None and len(found) == 1:
-        parts.append(f"{read.id}[..., {past}:]")
-    return f"cat([{', '.join(parts)}], dim=-1)"
+        views.append(f"{read.id}[..., {past}:]")
+    return f"cat([{', '.join(views)}], dim=-1)"
 
 
 def _column(target: ast.expr, value: ast.expr, of: str) -> Column | None:
@@ -87,6 +86,5 @@ def _of(value: ast.Call) -> str | None:
 
 def _made_above(source: Source, read: ast.Name) -> Iterator[ast.Assign]:
     """The assignments of its function above it."""
-    for made in ast.walk(source.nodes.function(read)):
-        if isinstance(made, ast.Assign) and made.lineno < read.lineno:
-            yield made
+    made = parts(source.nodes.function(read), ast.Assign)
+    return (one for one in made if one.lineno < read.lineno)

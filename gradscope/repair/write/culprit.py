@@ -3,17 +3,17 @@ repair of it that can be tried."""
 
 import ast
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import field
 
 from gradscope.dataclass import dataclass
 from gradscope.facts import Edit, Finding, Location, NotTried, Reason
-from gradscope.ops import Edge, OpFact, lookup
+from gradscope.ops import Edge, lookup
 from gradscope.repair.budget import Search
 from gradscope.repair.write.splice import before
 from gradscope.source import Names, Source, SourceError, expression, find, operands, read
 from gradscope.source.arguments import called, spelled
-from gradscope.source.spans import parenthesized
+from gradscope.source.spans import parenthesized, statement_at
 from gradscope.source.text import NO_TEXTS, Texts
 
 
@@ -70,6 +70,25 @@ class Culprit:
         return self.source.names
 
     @property
+    def call(self) -> ast.Call | None:
+        """The node where it is a call."""
+        return self.node if isinstance(self.node, ast.Call) else None
+
+    @property
+    def statement(self) -> ast.stmt | None:
+        """The innermost statement at the finding's place."""
+        return statement_at(self.source, self.finding.location)
+
+    def dotted(self, node: ast.AST | None) -> str:
+        """`torch.nn.Linear` of what stands for it, or of a call of that; empty of anything else."""
+        function = node.func if isinstance(node, ast.Call) else node
+        return (isinstance(function, ast.expr) and self.names.dotted(function)) or ""
+
+    def calls(self, names: Container[str]) -> Iterator[ast.Call]:
+        """The calls of the file of what has one of these dotted names."""
+        return (one for one in self.source.nodes.every(ast.Call) if self.dotted(one) in names)
+
+    @property
     def operands(self) -> Mapping[str, ast.expr]:
         found = operands(self.source, self.node, self.finding.op) if self.node else {}
         return found or dict(self._passed_on())
@@ -77,9 +96,9 @@ class Culprit:
     def _passed_on(self) -> Iterator[tuple[str, ast.expr]]:
         """The arguments of a library call that arrived at the op as they are, by their names:
         `exp` inside of `poisson_nll_loss(rate, counts)` read `rate`."""
-        if not isinstance(self.node, ast.Call):
+        if self.call is None:
             return
-        given = [*self.node.args, *(key.value for key in self.node.keywords)]
+        given = [*self.call.args, *(key.value for key in self.call.keywords)]
         for one in self.finding.tensors:
             places = [node for node in given if one.name and self.source.of(node) == one.name]
             if len(places) == 1 and one.role != "output":
@@ -123,13 +142,10 @@ class Culprit:
 
     def edges(self) -> Iterator[Edge]:
         """The op's edges that the operands are on; all of them where that was not measured."""
-        fact = lookup(self.finding.op) or self._written_fact()
+        fact = lookup(self.finding.op) or lookup(spelled(self.source, self.node).name)
         if fact is not None:
             at = (fact.value_edge(self.values), fact.slope_edge(self.values))
             yield from [edge for edge in at if edge is not None] or fact.edges
-
-    def _written_fact(self) -> OpFact | None:
-        return lookup(spelled(self.source, self.node).name)
 
     def eps(self, edge: Edge) -> str:
         """The `{eps}` of a guard, as text."""

@@ -20,8 +20,9 @@ from gradscope.repair.write.training import rate_of, target_of
 from gradscope.repair.write.uses import calls_around
 from gradscope.rules.wording import proposals
 from gradscope.source import Source
-from gradscope.source.arguments import called
+from gradscope.source.arguments import argument, called
 from gradscope.source.spans import alike, ancestors, statement_at
+from gradscope.source.tree import parts
 
 _LENGTHS = ("total_iters", "T_max", "total_steps")  # arguments of torch's schedulers
 _FACTORS = "let the schedule's function give factors, without the rate itself"
@@ -36,7 +37,7 @@ def stepped(culprit: Culprit, request: ask.StepAfterBackward) -> Ways:
     if culprit.node is None:
         return
     made, clears = culprit.at(usage.made), culprit.at(usage.clears_at)
-    names = [target_of(culprit, made) if made is not None else None, _receiver(source, clears)]
+    names = [target_of(culprit, made), _receiver(source, clears)]
     place = source.nodes.statement(culprit.node)
     loops = loops_around(source, source.nodes.statement(clears)) if clears is not None else []
     around = loops_around(source, place)
@@ -87,7 +88,8 @@ def unscaled_late(culprit: Culprit) -> Ways:
     block = block_of(source, first)
     below = block[block.index(first) :]
     for at, one in enumerate(below):
-        if isinstance(one, ast.If) and any(_is_step(node) for node in ast.walk(one)):
+        steps = (call for call in parts(one, ast.Call) if called(call) == "step" and call.args)
+        if isinstance(one, ast.If) and any(steps):
             lines = [whole_lines(source, line) for line in below[:at]]
             texts = [commented(source, line) for line in below[:at]]
             put = before(source, one.body[0], *texts)
@@ -98,10 +100,6 @@ def unscaled_late(culprit: Culprit) -> Ways:
             return  # what it gives may be used below
 
 
-def _is_step(node: ast.AST) -> bool:
-    return isinstance(node, ast.Call) and called(node) == "step" and bool(node.args)
-
-
 def ended(culprit: Culprit) -> Ways:
     """`if (i + 1) % 4 == 0 or i + 1 == len(loader):`, in a loop that counts its turns."""
     source = culprit.source
@@ -109,8 +107,7 @@ def ended(culprit: Culprit) -> Ways:
     test = next((one.test for one in around if isinstance(one, ast.If)), None)
     loop = next((one for one in around if isinstance(one, ast.For)), None)
     last = _last_turn(source, loop) if loop is not None else None
-    parts = ast.walk(test) if test is not None else ()
-    if test is not None and last is not None and any(isinstance(p, ast.Mod) for p in parts):
+    if test is not None and last is not None and any(parts(test, ast.Mod)):
         old = source.of(test)
         text = f"({old}) or {last}" if isinstance(test, ast.BoolOp) else f"{old} or {last}"
         yield (source.replaced(test, text),)
@@ -128,9 +125,8 @@ def slowed(culprit: Culprit, request: ask.SlowSchedule) -> Ways:
     made = culprit.at(usage.schedule.made if usage.schedule is not None else None)
     for given in made.keywords if isinstance(made, ast.Call) else ():
         if given.arg in _LENGTHS and isinstance(given.value, ast.Constant):
-            edit = source.replaced(given.value, str(usage.updates))
             title = f"let the schedule last for the {usage.updates:,} steps"
-            yield Candidate(title, (edit,))
+            yield Candidate(title, (source.replaced(given.value, str(usage.updates)),))
 
 
 def awake(culprit: Culprit, request: ask.FactorAboveZero) -> Ways:
@@ -140,8 +136,8 @@ def awake(culprit: Culprit, request: ask.FactorAboveZero) -> Ways:
     if function is None:
         return
     counts = [one.arg for one in function.args.args]
-    for quotient in ast.walk(function):
-        if not isinstance(quotient, ast.BinOp) or source.of(quotient.left) not in counts:
+    for quotient in parts(function, ast.BinOp):
+        if source.of(quotient.left) not in counts:
             continue
         if isinstance(quotient.op, ast.FloorDiv):
             start, end = source.extent(quotient.left)[1], source.extent(quotient.right)[0]
@@ -192,7 +188,7 @@ def turned(culprit: Culprit, request: ask.WaitForLess | ask.WaitForMore) -> Ways
 def kept_scaler(culprit: Culprit) -> Ways:
     """The scaler made before the loop, and `update()` without a scale."""
     source = culprit.source
-    name = _receiver(source, culprit.node if isinstance(culprit.node, ast.Call) else None)
+    name = _receiver(source, culprit.node)
     step = source.nodes.statement(culprit.node) if culprit.node is not None else None
     loops = loops_around(source, step) if step is not None else []
     for made in source.nodes.every(ast.Assign) if loops else ():
@@ -202,8 +198,7 @@ def kept_scaler(culprit: Culprit) -> Ways:
     for call in source.nodes.every(ast.Call):
         if called(call) == "update" and _receiver(source, call) == name and call.args:
             start, end = source.extent(call.args[0])[0], source.extent(call.args[-1])[1]
-            edit = source.edit(start, end, "")
-            yield Candidate("let `update()` find the scale", (edit,))
+            yield Candidate("let `update()` find the scale", (source.edit(start, end, ""),))
 
 
 def widened(culprit: Culprit) -> Ways:
@@ -217,16 +212,15 @@ def widened(culprit: Culprit) -> Ways:
     for call in source.nodes.every(ast.Call):
         function = call.func
         if isinstance(function, ast.Attribute) and function.attr in _CASTS and not call.args:
-            end = source.extent(function)[1]
-            edits.append(source.edit(end - len(function.attr), end, "float"))
+            edits.append(source.renamed(function, "float"))
     if edits:
         yield Candidate("hold the parameters in float32", tuple(edits))
 
 
 def _is_of_autocast(culprit: Culprit, node: ast.expr) -> bool:
-    calls = (one for one in ancestors(culprit.source, node) if isinstance(one, ast.Call))
-    called = (culprit.names.dotted(one.func) or "" for one in calls)
-    return any(one.startswith("torch.") and one.endswith(".autocast") for one in called)
+    around = ancestors(culprit.source, node)
+    calls = (culprit.dotted(one) for one in around if isinstance(one, ast.Call))
+    return any(one.startswith("torch.") and one.endswith(".autocast") for one in calls)
 
 
 def _receiver(source: Source, call: ast.AST | None) -> str | None:
@@ -277,7 +271,7 @@ def _last_turn(source: Source, loop: ast.For) -> str | None:
         return f"{target.id} + 1 == {source.of(call.args[0])}"
     if call.func.id != "enumerate" or not isinstance(target, ast.Tuple):
         return None
-    start = call.args[1] if len(call.args) > 1 else next((k.value for k in call.keywords), None)
+    start = argument(call, "start", 1)
     index, total = source.of(target.elts[0]), f"len({source.of(call.args[0])})"
     if start is None or (isinstance(start, ast.Constant) and start.value == 0):
         return f"{index} + 1 == {total}"

@@ -8,7 +8,7 @@ from gradscope.repair.write.culprit import Culprit
 from gradscope.repair.write.splice import after, before, whole_lines
 from gradscope.source import Source, binding, expression
 from gradscope.source.spans import ancestors, statement_at
-from gradscope.source.tree import covers
+from gradscope.source.tree import covers, parts
 
 
 def node_at(source: Source, place: Location | None) -> ast.AST | None:
@@ -67,8 +67,7 @@ def for_all_readers(culprit: Culprit, name: ast.Name, value: str) -> tuple[Edit,
     it; nothing where the text does not tell that, or one line reads it alone."""
     source = culprit.source
     given = binding(source, name)
-    owner = source.nodes.scope(name).owner(name.id)
-    if given is None or len(owner.reads[name.id]) < 2:
+    if given is None or len(source.nodes.reads(name)) < 2:
         return ()
     if isinstance(given.statement, ast.FunctionDef):
         return rebound(culprit, {name.id}, value)
@@ -78,6 +77,12 @@ def for_all_readers(culprit: Culprit, name: ast.Name, value: str) -> tuple[Edit,
 def body_of(function: ast.FunctionDef) -> list[ast.stmt]:
     """The statements of a function, without its docstring."""
     return function.body[ast.get_docstring(function) is not None :]
+
+
+def last_returned(function: ast.FunctionDef) -> ast.expr | None:
+    """What the last return in it gives."""
+    returns = [*parts(function, ast.Return)]
+    return returns[-1].value if returns else None
 
 
 def rebound(culprit: Culprit, read: set[str], value: str) -> tuple[Edit, ...]:

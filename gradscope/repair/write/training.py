@@ -13,10 +13,10 @@ from gradscope.repair.write.culprit import Candidate, Culprit, Edits, Ways
 from gradscope.repair.write.splice import before, keyword, moved_before
 from gradscope.rules.wording import proposals
 from gradscope.source import Source, definition, expression, holds
-from gradscope.source.arguments import called
+from gradscope.source.arguments import argument, called
 from gradscope.source.hand_updates import Holder
-from gradscope.source.spans import ancestors, statement_at
-from gradscope.source.tree import covers
+from gradscope.source.spans import ancestors, statement_at, targets_of
+from gradscope.source.tree import covers, parts
 
 RATES = (0.1, 0.01, 1e-3, 1e-4, 1e-5)  # of the learning rate that diverged
 _SCALERS = ("torch.amp.GradScaler", "torch.cuda.amp.GradScaler", "torch.GradScaler")
@@ -27,11 +27,11 @@ LOSS_SCALE = 65536.0  # GradScaler's own first scale
 
 def optimizers(culprit: Culprit) -> list[ast.Call]:
     """The calls of the file that construct an optimizer of torch."""
+    named = ((one, culprit.dotted(one)) for one in culprit.source.nodes.every(ast.Call))
     return [
-        node
-        for node in culprit.source.nodes.every(ast.Call)
-        if (culprit.names.dotted(node.func) or "").startswith("torch.optim.")
-        and not (culprit.names.dotted(node.func) or "").startswith("torch.optim.lr_scheduler")
+        one
+        for one, name in named
+        if name.startswith("torch.optim.") and not name.startswith("torch.optim.lr_scheduler")
     ]
 
 
@@ -39,9 +39,8 @@ def optimizer_eps(culprit: Culprit) -> Iterator[Candidate]:
     """An eps that the parameters' dtype can hold next to a squared gradient that underflows."""
     eps = f"{eps_for(culprit.dtype, Margin.DENOMINATOR):g}"
     for call in optimizers(culprit):
-        edit = keyword(culprit.source, call, "eps", eps)
         title = f"give the optimizer an eps that {culprit.dtype} can hold"
-        yield Candidate(title, (edit,))
+        yield Candidate(title, (keyword(culprit.source, call, "eps", eps),))
 
 
 def rates(culprit: Culprit) -> Iterator[Candidate]:
@@ -51,41 +50,36 @@ def rates(culprit: Culprit) -> Iterator[Candidate]:
         if isinstance(given, ast.Constant) and isinstance(given.value, int | float):
             for rate in RATES:
                 new = given.value * rate
-                edit = culprit.replace(given, f"{new:g}")
-                yield Candidate(proposals.SLOWER.format(old=given.value, new=new), (edit,))
+                title = proposals.SLOWER.format(old=given.value, new=new)
+                yield culprit.written(title, given, f"{new:g}")
 
 
 def without_last(culprit: Culprit) -> Ways:
     """Of the loader that the loop around the culprit goes through; where that stands elsewhere, of
     the only one, or the only one that shuffles."""
     source = culprit.source
-    loaders = [
-        one for one in source.nodes.every(ast.Call) if culprit.names.dotted(one.func) in _LOADERS
-    ]
+    loaders = [*culprit.calls(_LOADERS)]
     around = ancestors(source, culprit.node) if culprit.node is not None else ()
     loops = [one for one in around if isinstance(one, ast.For)]
-    named = [one for loop in loops for one in ast.walk(loop.iter) if isinstance(one, ast.expr)]
+    named = [one for loop in loops for one in parts(loop.iter, ast.expr)]
     read = [definition(source, one) if isinstance(one, ast.Name) else one for one in named]
-    shuffled = [one for one in loaders if any(key.arg == "shuffle" for key in one.keywords)]
+    shuffled = [one for one in loaders if argument(one, "shuffle") is not None]
     for found in ([one for one in loaders if one in read], loaders, shuffled):
         if len(found) == 1:
             yield (keyword(source, found[0], "drop_last", "True"),)
             return
 
 
-def rate_of(call: ast.Call) -> ast.expr | None:
+def rate_of(call: ast.AST | None) -> ast.expr | None:
     """The learning rate that an optimizer is given."""
-    given = next((key.value for key in call.keywords if key.arg == "lr"), None)
-    return call.args[1] if given is None and len(call.args) > 1 else given
+    return argument(call, "lr", 1)
 
 
 def through_scaler(culprit: Culprit) -> Iterator[Candidate]:
     """`scaler.step(optimizer)` for `optimizer.step()`, where a GradScaler scales the loss and
     nothing divides the gradients by its scale again."""
     source = culprit.source
-    for made in source.nodes.every(ast.Call):
-        if culprit.names.dotted(made.func) not in _SCALERS:
-            continue
+    for made in culprit.calls(_SCALERS):
         name = target_of(culprit, made) or ""
         used = {method for method in ("scale", "step", "unscale_") if _calls(culprit, name, method)}
         for call, step in steps(culprit) if used == {"scale"} else ():
@@ -94,8 +88,7 @@ def through_scaler(culprit: Culprit) -> Iterator[Candidate]:
                 if not _calls(culprit, name, "update"):
                     text += f"{source.newline}{source.indent(step.lineno)}{name}.update()"
                 title = "step through the scaler, which divides the gradients by its scale"
-                edit = source.replaced(step, text)
-                yield Candidate(title, (edit,))
+                yield Candidate(title, (source.replaced(step, text),))
 
 
 def scaled(culprit: Culprit) -> Iterator[Candidate]:
@@ -123,10 +116,10 @@ def scaled(culprit: Culprit) -> Iterator[Candidate]:
             yield Candidate(title, (scale, *edits))
 
 
-def target_of(culprit: Culprit, call: ast.expr) -> str | None:
+def target_of(culprit: Culprit, call: ast.expr | None) -> str | None:
     """What an optimizer is called: the text that its construction is assigned to."""
-    made = culprit.source.parents.get(call)
-    return culprit.source.of(made.targets[0]) if isinstance(made, ast.Assign) else None
+    targets = targets_of(culprit.source, call) if call is not None else ()
+    return next(map(culprit.source.of, targets), None)
 
 
 def steps(culprit: Culprit) -> Iterator[tuple[ast.Call, ast.Call]]:
@@ -154,9 +147,9 @@ def clipped(culprit: Culprit, request: ask.ClipNorm) -> Ways:
     """Clip the total norm before every step of the optimizer; to another bound, where the finding
     is about a clipping."""
     bound = "1.0" if request.max_norm is None else text_of(request.max_norm, 3)
-    if isinstance(culprit.node, ast.Call) and called(culprit.node) == "clip_grad_norm_":
-        named = [key.value for key in culprit.node.keywords if key.arg == "max_norm"]
-        yield from ((culprit.replace(old, bound),) for old in (*named, *culprit.node.args[1:2]))
+    if culprit.call is not None and called(culprit.call) == "clip_grad_norm_":
+        if (old := argument(culprit.call, "max_norm", 1)) is not None:
+            yield (culprit.replace(old, bound),)
         return
     clip = culprit.torch("torch.nn.utils.clip_grad_norm_")
     for made, step in steps(culprit):
@@ -176,8 +169,8 @@ def clipped(culprit: Culprit, request: ask.ClipNorm) -> Ways:
 
 def as_list(culprit: Culprit) -> Iterator[Edits]:
     """`list(filter(...))` where the variable that is clipped is given an iterator."""
-    source, call = culprit.source, culprit.node
-    given = source.of(call.args[0]) if isinstance(call, ast.Call) and call.args else ""
+    source, call = culprit.source, culprit.call
+    given = source.of(call.args[0]) if call is not None and call.args else ""
     made = [one for one in source.nodes.every(ast.Assign) if source.of(one.targets[0]) == given]
     for value in (one.value for one in made if len(made) == 1):
         text = source.of(value)
@@ -215,11 +208,8 @@ def _unscaled(source: Source, step: ast.Call, place: ast.stmt) -> Edits:
     if _method(step) != "step" or not step.args or not isinstance(step.func, ast.Attribute):
         return ()  # no GradScaler's
     line = f"{source.of(step.func.value)}.unscale_({source.of(step.args[0])})"
-    written = {
-        source.of(node)
-        for node in ast.walk(source.nodes.function(step))
-        if isinstance(node, ast.Call) and _method(node) == "unscale_"
-    }
+    calls = parts(source.nodes.function(step), ast.Call)
+    written = {source.of(one) for one in calls if _method(one) == "unscale_"}
     return before(source, place, line) if line not in written else ()
 
 
@@ -237,8 +227,8 @@ def set_mode(culprit: Culprit, request: ask.SetMode) -> Ways:
 def copied(culprit: Culprit, request: ask.CopyState) -> Ways:
     """`copy.deepcopy(net.state_dict())`, or clones where the file does not import `copy`; in the
     place of a copy of the dictionary alone. In `{k: v for k, v in ...}` a clone of each."""
-    call = culprit.node
-    if not isinstance(call, ast.Call) or _method(call) != "state_dict":
+    call = culprit.call
+    if call is None or _method(call) != "state_dict":
         return
     around = next((a for a in ancestors(culprit.source, call) if isinstance(a, ast.DictComp)), None)
     if around is not None and isinstance(around.value, ast.Name):

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from gradscope.repair.write.spelling import MOVES
 from gradscope.source import Source, binding, definition
 from gradscope.source.arguments import arguments_of, called, parameter_of, spelled
-from gradscope.source.spans import ancestors
-from gradscope.source.tree import assigned
+from gradscope.source.meaning import reads_of
+from gradscope.source.spans import ancestors, targets_of
+from gradscope.source.tree import assigned, parts
 
 
 class Lost(Exception):
@@ -69,12 +70,10 @@ class Uses:
             target = target.elts[position]
         if len(made.targets) != 1 or not isinstance(target, ast.Name):
             raise Lost
-        for read in self._reads(target, target.id):
-            given = binding(self.source, read)
-            if given is None:
-                raise Lost
-            if given.statement is made:
-                yield read
+        found = reads_of(self.source, target, made)
+        if found is None:
+            raise Lost
+        yield from found
 
     def _given(self, call: ast.Call, node: ast.expr) -> None:
         """To a function of the file, or to one that only reads it."""
@@ -118,11 +117,10 @@ class Uses:
     def _check(self) -> None:
         """No function may return another value as well, or be given one."""
         for function, position in self.functions.items():
-            for node in ast.walk(function):
-                value = node.value if isinstance(node, ast.Return) else None
+            for value in (node.value for node in parts(function, ast.Return)):
                 if position is not None and isinstance(value, ast.Tuple):
                     value = value.elts[position]
-                if isinstance(node, ast.Return) and value not in self._seen:
+                if value not in self._seen:
                     raise Lost
         for function, parameter in self._given_to:
             for call in self.calls(function):
@@ -175,16 +173,10 @@ class Uses:
             if isinstance(above, ast.Call) and above.func is not node:
                 raise Lost
             node = above
-        around = self.source.parents[above] if isinstance(above, ast.Tuple) else above
-        if not isinstance(around, ast.Assign) or len(around.targets) != 1:
+        targets = targets_of(self.source, node)
+        if len(targets) != 1:
             raise Lost
-        target = around.targets[0]
-        if isinstance(above, ast.Tuple):  # `G, D = Generator(), Discriminator()`
-            given = [one is node for one in above.elts]
-            if not isinstance(target, ast.Tuple) or len(target.elts) != len(given):
-                raise Lost
-            target = target.elts[given.index(True)]
-        yield from self.calls_of(target)
+        yield from self.calls_of(targets[0])
 
     def calls_of(self, target: ast.expr) -> Iterator[ast.Call]:
         """The calls of what is assigned there, also in a function that gets it."""
@@ -248,7 +240,7 @@ class Uses:
             return None
         if not isinstance(made, ast.Call) or not isinstance(made.func, ast.Name):
             return None
-        return _method(self._defined(made.func), "forward", "__call__")
+        return method_of(self._defined(made.func), "forward", "__call__")
 
     def calls_of_given(self, module: ast.expr) -> Iterator[ast.Call] | None:
         """The calls of a module that a function or class of this file is given where it is built;
@@ -257,7 +249,7 @@ class Uses:
         while isinstance(call := self.source.parents[node], ast.Call):
             found = self._defined(call.func) if isinstance(call.func, ast.Name) else None
             is_class = isinstance(found, ast.ClassDef)
-            function = _method(found, "__init__") if is_class else found
+            function = method_of(found, "__init__") if is_class else found
             if isinstance(function, ast.FunctionDef) and isinstance(node, ast.expr):
                 parameter = parameter_of(function, call, node) or ""
                 return self._calls_of_parameter(function, parameter)
@@ -274,11 +266,11 @@ class Uses:
 
     def _defined(self, name: ast.Name) -> ast.stmt | None:
         """The one statement that a name is ever bound by."""
-        bindings = self.source.nodes.scope(name).owner(name.id).bindings.get(name.id, [])
+        bindings = self.source.nodes.owner(name).bindings.get(name.id, [])
         return bindings[0].statement if len(bindings) == 1 else None
 
 
-def _method(kind: ast.stmt | None, *names: str) -> ast.FunctionDef | None:
+def method_of(kind: ast.stmt | None, *names: str) -> ast.FunctionDef | None:
     """The first method of a class that has one of these names."""
     body = kind.body if isinstance(kind, ast.ClassDef) else []
     methods = (one for one in body if isinstance(one, ast.FunctionDef))
@@ -291,7 +283,10 @@ def given_to(source: Source, name: ast.expr) -> ast.expr | None:
     if isinstance(name, ast.Call):
         return name
     if isinstance(name, ast.Name):
-        return definition(source, name) or _argument(source, name)
+        if (value := definition(source, name)) is not None:
+            return value
+        value = argument_of(source, name)
+        return given_to(source, value) if isinstance(value, ast.Name) and value != name else value
     if not isinstance(name, ast.Attribute):
         return None
     made = _makers(source, name.attr)
@@ -325,12 +320,6 @@ def class_of(source: Source, node: ast.Attribute) -> ast.ClassDef | None:
     return next((one for one in around if isinstance(one, ast.ClassDef)), None)
 
 
-def _argument(source: Source, name: ast.Name) -> ast.expr | None:
-    """The same of a parameter."""
-    value = argument_of(source, name)
-    return given_to(source, value) if isinstance(value, ast.Name) and value != name else value
-
-
 def argument_of(source: Source, name: ast.Name) -> ast.expr | None:
     """What a parameter that nothing has rebound is given by the one call of its function."""
     function, given = source.nodes.function(name), binding(source, name)
@@ -361,7 +350,7 @@ def calls_of(source: Source, module: ast.expr) -> tuple[ast.Call, ...]:
 def returned(source: Source, call: ast.Call) -> ast.expr | None:
     """What the function of this file that is called returns, where that is one expression."""
     function = Uses(source).callee(call)
-    returns = [one for one in ast.walk(function) if isinstance(one, ast.Return)] if function else []
+    returns = [*parts(function, ast.Return)]
     return returns[0].value if len(returns) == 1 else None
 
 
