@@ -12,7 +12,7 @@ import re
 import sys
 import tokenize
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from itertools import count
 from pathlib import Path
@@ -178,6 +178,11 @@ class Source:
         """Another name for the last one of `a.b.c`."""
         end = self.extent(node)[1]
         return self.edit(end - len(last_name(node)), end, name)
+
+    def free(self, names: Iterable[str]) -> Iterator[str]:
+        """Those of some names that stand for nothing yet."""
+        taken = {one.id for one in self.nodes.every(ast.Name)}
+        return (one for one in names if one not in taken)
 
     def indent(self, line: int) -> str:
         text = self.line(line)

@@ -53,7 +53,7 @@ def _edits(culprit: Culprit, condition: ast.expr, values: list[ast.expr]) -> tup
         return ()
     if not isinstance(condition.ops[0], _ORDERS):  # of what is equal nobody knows another number
         return ()
-    left, taken = names_in(condition.left), names_in(source.tree)
+    left = names_in(condition.left)
     lines, edits = list[str](), list[Edit]()
     statements = [source.nodes.statement(one) for one in values]
     first = min(statements, key=lambda one: one.lineno)
@@ -66,7 +66,7 @@ def _edits(culprit: Culprit, condition: ast.expr, values: list[ast.expr]) -> tup
             continue
         is_below = isinstance(condition.ops[0], ast.Lt | ast.LtE) == is_chosen
         name, end = _NAMES[is_below], _beyond(culprit, condition.comparators[0], is_below)
-        if end is None or name in taken:
+        if end is None or not any(source.free((name,))):
             return ()
         x, asked = names.pop(), source.of(condition)
         sides = (x, end) if is_chosen else (end, x)

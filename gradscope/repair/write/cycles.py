@@ -118,7 +118,7 @@ def slowed(culprit: Culprit, request: ask.SlowSchedule) -> Ways:
     it was given, as long as the run was."""
     source, usage = culprit.source, request.usage
     move = source.nodes.statement(culprit.node) if culprit.node is not None else None
-    loops = loops_around(source, move) if move is not None else []
+    loops = loops_around(source, move)
     if move is not None and loops and _is_repeated(source, loops):
         title = "move the schedule on once an epoch, and not at every batch"
         yield Candidate(title, moved(source, move, loops[0]))
@@ -190,7 +190,7 @@ def kept_scaler(culprit: Culprit) -> Ways:
     source = culprit.source
     name = _receiver(source, culprit.node)
     step = source.nodes.statement(culprit.node) if culprit.node is not None else None
-    loops = loops_around(source, step) if step is not None else []
+    loops = loops_around(source, step)
     for made in source.nodes.every(ast.Assign) if loops else ():
         if source.of(made.targets[0]) == name and loops[0] in ancestors(source, made):
             edits = moved_before(source, made, loops[-1])
@@ -243,8 +243,10 @@ def moved(
     return (source.edit(*lines, ""), *edits) if edits and what is not place else ()
 
 
-def loops_around(source: Source, what: ast.stmt) -> list[ast.For | ast.While]:
+def loops_around(source: Source, what: ast.stmt | None) -> list[ast.For | ast.While]:
     """Those around a statement in its function, the innermost first."""
+    if what is None:
+        return []
     function = source.nodes.function(what)
     return [
         one

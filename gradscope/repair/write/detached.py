@@ -19,8 +19,8 @@ from gradscope.repair.write.statements import block_of, dropped, rebound
 from gradscope.source import Source, binding
 from gradscope.source.arguments import called, spelled
 from gradscope.source.literals import number
-from gradscope.source.spans import ancestors, statement_at
-from gradscope.source.tree import covers
+from gradscope.source.spans import ancestors
+from gradscope.source.tree import covers, names_in, parts
 
 GUARDS = frozenset({"torch.no_grad", "torch.inference_mode", "torch.set_grad_enabled"})
 FACTORIES = frozenset(
@@ -36,18 +36,17 @@ VARIABLE = "torch.autograd.Variable"  # of 2017; it makes a leaf of what it is g
 
 def _attached(culprit: Culprit) -> Iterator[Candidate]:
     """`x` for `x.detach()`, `x.data` and `Variable(x.data)`."""
-    node = culprit.node
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-        inner = node.func.value if node.func.attr == "detach" else None
-    else:
-        inner = node.value if isinstance(node, ast.Attribute) and node.attr == "data" else None
+    node, inner = culprit.node, None
     title = "drop the `.detach()` (or `.data`) on the way to the loss"
-    if isinstance(node, ast.Call) and culprit.names.dotted(node.func) in COPIES and node.args:
-        inner, title = node.args[0], "use the tensor itself: `torch.tensor` copies its numbers"
+    match node:
+        case ast.Call(args=[first, *_]) if culprit.dotted(node) in COPIES:
+            inner, title = first, "use the tensor itself: `torch.tensor` copies its numbers"
+        case ast.Call(func=ast.Attribute(value, "detach")) | ast.Attribute(value, "data"):
+            inner = value
     if inner is None or not isinstance(node, ast.expr):
         return
     around = culprit.source.parents.get(node)
-    if isinstance(around, ast.Call) and culprit.names.dotted(around.func) == VARIABLE:
+    if isinstance(around, ast.Call) and culprit.dotted(around) == VARIABLE:
         node = around
     elif isinstance(around, ast.Attribute) and around.attr == "requires_grad_":
         call = culprit.source.parents.get(around)  # it hides that the graph is gone
@@ -56,13 +55,13 @@ def _attached(culprit: Culprit) -> Iterator[Candidate]:
 
 
 def _straight_through(culprit: Culprit) -> Iterator[Candidate]:
-    node = culprit.node
+    node = culprit.call
     x = culprit.operands.get("self") or spelled(culprit.source, node).first
-    if not isinstance(node, ast.Call) or x is None:
+    if node is None or x is None:
         return
     rounded = f"({culprit.source.of(node)} - {culprit.text(x)}).detach()"
-    edit = culprit.replace(node, f"{culprit.source.of(x)} + {rounded}")
-    one = Candidate("pass the gradient straight through", (edit,))
+    text = f"{culprit.source.of(x)} + {rounded}"
+    one = culprit.written("pass the gradient straight through", node, text)
     once = computed_once(culprit, one)
     if once is not one or can_repeat(culprit, x):
         yield once
@@ -96,19 +95,18 @@ def _undecided(culprit: Culprit) -> Iterator[Candidate]:
 
 def _past_the_choice(culprit: Culprit) -> Iterator[Candidate]:
     """`z + (q - z).detach()` for `(z + (q - z)).detach()`."""
-    node, source = culprit.node, culprit.source
-    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
-        return
-    total = node.func.value
-    if not isinstance(total, ast.BinOp) or not isinstance(total.op, ast.Add):
-        return
-    for change, rest in ((total.right, total.left), (total.left, total.right)):
+    node, source = culprit.call, culprit.source
+    match node:
+        case ast.Call(func=ast.Attribute(ast.BinOp(left, ast.Add(), right))):
+            sides = ((right, left), (left, right))
+        case _:
+            return
+    for change, rest in sides:
         if isinstance(change, ast.BinOp) and isinstance(change.op, ast.Sub):
             if source.of(change.right) == source.of(rest):
                 cut = f"({source.of(change)}).detach()"
-                both = (source.of(rest), cut) if change is total.right else (cut, source.of(rest))
-                edit = culprit.replace(node, " + ".join(both))
-                yield Candidate("detach the difference alone", (edit,))
+                both = (source.of(rest), cut) if change is right else (cut, source.of(rest))
+                yield culprit.written("detach the difference alone", node, " + ".join(both))
 
 
 def copied(culprit: Culprit) -> Iterator[Candidate]:
@@ -129,12 +127,11 @@ def copied(culprit: Culprit) -> Iterator[Candidate]:
 
 def _reparametrised(culprit: Culprit) -> Iterator[Candidate]:
     """`q.rsample()` for `q.sample()`, `mean + std * noise` for `torch.normal(mean, std)`."""
-    call, found = culprit.node, spelled(culprit.source, culprit.node)
-    if not isinstance(call, ast.Call) or not found:
+    call, found = culprit.call, spelled(culprit.source, culprit.node)
+    if call is None or not found:
         return
     if isinstance(call.func, ast.Attribute) and call.func.attr == "sample":
-        function = culprit.source.of(call.func).removesuffix("sample")
-        edit = culprit.replace(call.func, f"{function}rsample")
+        edit = culprit.source.renamed(call.func, "rsample")
         yield Candidate("draw with `rsample()`, which has a gradient", (edit,))
         return
     given = {**dict(zip(("mean", "std"), found.positional, strict=False)), **found.keywords}
@@ -148,28 +145,27 @@ def _reparametrised(culprit: Culprit) -> Iterator[Candidate]:
 
 def _interpolated(culprit: Culprit) -> Iterator[Candidate]:
     """`mode="bilinear"` for `mode="nearest"`."""
-    for node in ast.walk(culprit.node) if culprit.node else ():
-        if isinstance(node, ast.Constant) and node.value == "nearest":
+    for node in parts(culprit.node, ast.Constant):
+        if node.value == "nearest":
             quote = culprit.source.of(node)[0]
             yield culprit.written("interpolate between the pixels", node, f"{quote}bilinear{quote}")
 
 
 def _unwrapped(culprit: Culprit) -> Iterator[Candidate]:
-    around = ancestors(culprit.source, culprit.node) if culprit.node else iter(())
-    for call in around:
-        if isinstance(call, ast.Call) and culprit.names.dotted(call.func) in PARAMETERS:
-            edit = culprit.replace(call, culprit.source.of(call.args[0]))
-            yield Candidate("use the computed value as it is", (edit,))
+    for call in ancestors(culprit.source, culprit.node) if culprit.node else ():
+        if isinstance(call, ast.Call) and culprit.dotted(call) in PARAMETERS:
+            text = culprit.source.of(call.args[0])
+            yield culprit.written("use the computed value as it is", call, text)
             return
 
 
 def _enabled(culprit: Culprit) -> Iterator[Candidate]:
     """`with torch.enable_grad():`, and the same for a decorator."""
-    guard = culprit.node
-    if isinstance(guard, ast.Call) and isinstance(culprit.source.parents[guard], ast.Expr):
+    guard = culprit.call
+    if guard is not None and isinstance(culprit.source.parents[guard], ast.Expr):
         if guard.args:  # a call that holds from there on
             yield culprit.written("leave gradients switched on", guard.args[0], "True")
-    elif isinstance(guard, ast.Call) and culprit.names.dotted(guard.func) in GUARDS:
+    elif guard is not None and culprit.dotted(guard) in GUARDS:
         enabled = culprit.torch("torch.enable_grad()")
         yield culprit.written("record the graph of what has to learn", guard, enabled)
 
@@ -191,26 +187,22 @@ def _handed_out_after(culprit: Culprit) -> Iterator[Candidate]:
 
 def _without_inference(culprit: Culprit) -> Iterator[Candidate]:
     """`torch.no_grad()` for `torch.inference_mode()`."""
-    guard = culprit.node.func if isinstance(culprit.node, ast.Call) else culprit.node
-    is_one = isinstance(guard, ast.expr) and culprit.names.dotted(guard) == "torch.inference_mode"
-    if isinstance(guard, ast.expr) and is_one:
+    guard = culprit.call.func if culprit.call is not None else culprit.node
+    if isinstance(guard, ast.expr) and culprit.dotted(guard) == "torch.inference_mode":
         yield culprit.written("compute it under `no_grad`", guard, culprit.torch("torch.no_grad"))
 
 
 def _uncast(culprit: Culprit) -> Iterator[Candidate]:
     """`x` for `x.to(torch.uint8)` and `x.long()`."""
-    node = culprit.node
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-        if node.func.attr in _CASTS:
-            edit = culprit.replace(node, culprit.source.of(node.func.value))
-            yield Candidate("leave the values as floats", (edit,))
+    match culprit.node:
+        case ast.Call(func=ast.Attribute(value, name)) as node if name in _CASTS:
+            yield culprit.written("leave the values as floats", node, culprit.source.of(value))
 
 
 def _with_graph(culprit: Culprit) -> Iterator[Candidate]:
     """`torch.autograd.grad(out, x, create_graph=True)`, and the same for a Jacobian."""
-    node = culprit.node
-    dotted = culprit.names.dotted(node.func) if isinstance(node, ast.Call) else None
-    if isinstance(node, ast.Call) and dotted and dotted.startswith(DERIVATIVES):
+    node = culprit.call
+    if node is not None and culprit.dotted(node).startswith(DERIVATIVES):
         edit = keyword(culprit.source, node, "create_graph", "True")
         yield Candidate("ask for the gradient with its graph", (edit,))
 
@@ -218,8 +210,7 @@ def _with_graph(culprit: Culprit) -> Iterator[Candidate]:
 def _required(culprit: Culprit, name: str) -> Iterator[Candidate]:
     """`torch.tensor(values, requires_grad=True)`, `x.requires_grad_()`, and that of a parameter at
     the top of its function."""
-    source, node = culprit.source, culprit.node
-    dotted = culprit.names.dotted(node.func) if isinstance(node, ast.Call) else None
+    source, node, dotted = culprit.source, culprit.node, culprit.dotted(culprit.call)
     edits: tuple[Edit, ...] = ()
     if dotted == "torch.autograd.grad":
         edits = rebound(culprit, {name}, "{x}.requires_grad_()")
@@ -235,7 +226,7 @@ def _required(culprit: Culprit, name: str) -> Iterator[Candidate]:
 
 def _earlier(culprit: Culprit) -> Iterator[Candidate]:
     """`x.requires_grad_()` before the first statement that reads `x`."""
-    source, reads = culprit.source, statement_at(culprit.source, culprit.finding.location)
+    source, reads = culprit.source, culprit.statement
     if reads is None:
         return
     block = block_of(source, reads)
@@ -247,7 +238,7 @@ def _earlier(culprit: Culprit) -> Iterator[Candidate]:
         if not isinstance(written, ast.Attribute) or not written.attr.startswith("requires_grad"):
             continue
         name = source.of(written.value)
-        if any(source.of(node) == name for node in ast.walk(reads) if isinstance(node, ast.expr)):
+        if any(source.of(node) == name for node in parts(reads, ast.expr)):
             edits = (*before(source, reads, commented(source, one)), dropped(source, one))
             yield Candidate(f"let `{name}` require a gradient before it is read", edits)
             return
@@ -257,18 +248,15 @@ def _thawed(culprit: Culprit) -> Iterator[Candidate]:
     """`requires_grad = True`, `requires_grad_(True)`; not in a function that freezes what it is
     given, since others may give it what is to be frozen."""
     source, place = culprit.source, culprit.finding.location
-    statement = statement_at(source, place)
-    loops = loops_around(source, statement) if statement is not None else []
-    frozen = [one for loop in loops if isinstance(loop, ast.For) for one in ast.walk(loop.iter)]
-    if any(_is_given(source, one) for one in frozen if isinstance(one, ast.Name)):
+    loops = loops_around(source, culprit.statement)
+    frozen = (loop.iter for loop in loops if isinstance(loop, ast.For))
+    if any(_is_given(source, one) for many in frozen for one in parts(many, ast.Name)):
         return
     for node in source.nodes.every(ast.Constant):
         if place is None or node.value is not False or node.lineno != place.line:
             continue
-        statement = source.nodes.statement(node)
-        if isinstance(statement, ast.Assign | ast.Expr):
-            edit = source.replaced(node, "True")
-            yield Candidate("leave `requires_grad` on", (edit,))
+        if isinstance(source.nodes.statement(node), ast.Assign | ast.Expr):
+            yield Candidate("leave `requires_grad` on", (source.replaced(node, "True"),))
 
 
 def _is_given(source: Source, name: ast.Name) -> bool:
@@ -307,21 +295,21 @@ def _registered(culprit: Culprit) -> Iterator[Candidate]:
 def _made_once(culprit: Culprit) -> Iterator[Candidate]:
     """The parameter of `__init__`, without the new one that another method puts in its place; what
     that one is computed from it gets a name."""
-    source, made = culprit.source, statement_at(culprit.source, culprit.finding.location)
+    source, made = culprit.source, culprit.statement
     targets = [source.of(one.targets[0]) for one in source.nodes.every(ast.Assign)]
     if not isinstance(made, ast.Assign) or targets.count(source.of(made.targets[0])) < 2:
         return
     (target, value), title = (made.targets[0], made.value), "keep the parameter that is there"
     given = value.args[0] if isinstance(value, ast.Call) and value.args else value
     text = source.of(target)
-    reads = [n for n in ast.walk(given) if isinstance(n, ast.expr) and source.of(n) == text]
+    reads = [one for one in parts(given, ast.expr) if source.of(one) == text]
     if not reads or _unwrapped_value(given) in reads:
         yield Candidate(title, (dropped(source, made),))
     elif isinstance(target, ast.Attribute):
         name, function = target.attr, source.nodes.function(made)
         inside = [one for one in ast.walk(function) if isinstance(one, ast.Name | ast.Attribute)]
         later = [one for one in inside if source.of(one) == text and one.lineno > made.lineno]
-        if not any(isinstance(one, ast.Name) and one.id == name for one in inside):
+        if name not in names_in(function):
             edits = [culprit.replace(one, name) for one in later]
             first = culprit.source.replaced(made, f"{name} = {source.of(given)}")
             yield Candidate(title, (first, *edits))
@@ -339,8 +327,8 @@ def _unwrapped_value(node: ast.expr) -> ast.expr:
 
 
 def _not_reentrant(culprit: Culprit) -> Iterator[Candidate]:
-    if isinstance(culprit.node, ast.Call):
-        edit = keyword(culprit.source, culprit.node, "use_reentrant", "False")
+    if culprit.call is not None:
+        edit = keyword(culprit.source, culprit.call, "use_reentrant", "False")
         yield Candidate("checkpoint with `use_reentrant=False`", (edit,))
 
 

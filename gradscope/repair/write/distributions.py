@@ -25,7 +25,7 @@ def by_logits(culprit: Culprit) -> Iterator[Candidate]:
     from torch import distributions  # a saved trace is read without torch
 
     for call in culprit.source.nodes.every(ast.Call):
-        dotted = culprit.names.dotted(call.func) or ""
+        dotted = culprit.dotted(call)
         kind: Any = getattr(distributions, dotted.rpartition(".")[2], None)
         is_kind = isinstance(kind, type) and issubclass(kind, distributions.Distribution)
         given = _probabilities(kind, call) if dotted.startswith(_MODULE) and is_kind else None

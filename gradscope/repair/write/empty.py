@@ -12,7 +12,7 @@ from gradscope.repair.write.cycles import loops_around
 from gradscope.repair.write.spelling import can_repeat, infinity
 from gradscope.repair.write.splice import before, keyword
 from gradscope.source import definition
-from gradscope.source.arguments import canonical, spelled
+from gradscope.source.arguments import argument, canonical, spelled
 
 # The parameters of torch's attention and transformer modules.
 _PADDING = tuple(f"{of}key_padding_mask" for of in ("", "src_", "tgt_", "memory_"))
@@ -41,9 +41,8 @@ def filled(culprit: Culprit) -> Iterator[Candidate]:
 def left_out(culprit: Culprit, request: ask.LeaveOutNothing) -> Ways:
     """`continue` in front of `farther.min()`, in a loop; and for `torch.stack(losses).mean()` a 0
     that is still part of the graph."""
-    source, node = culprit.source, culprit.node
-    operand = culprit.operands.get("self")
-    if not isinstance(node, ast.Call) or operand is None or not can_repeat(culprit, operand):
+    source, node, operand = culprit.source, culprit.call, culprit.operands.get("self")
+    if node is None or operand is None or not can_repeat(culprit, operand):
         return
     statement, test = source.nodes.statement(node), culprit.text(operand)
     if not request.joins:
@@ -58,8 +57,8 @@ def left_out(culprit: Culprit, request: ask.LeaveOutNothing) -> Ways:
 
 def _spread(culprit: Culprit) -> Iterator[Candidate]:
     """One item has no spread: divide by the count there, by the count less one elsewhere."""
-    call, operand = culprit.node, culprit.operands.get("self")
-    if not isinstance(call, ast.Call) or operand is None or not can_repeat(culprit, operand):
+    call, operand = culprit.call, culprit.operands.get("self")
+    if call is None or operand is None or not can_repeat(culprit, operand):
         return
     count = f"{culprit.text(operand)}.numel()"
     dim = culprit.operands.get("dim")
@@ -68,14 +67,12 @@ def _spread(culprit: Culprit) -> Iterator[Candidate]:
         shape = f"{culprit.text(operand)}.shape"
         count = " * ".join(f"{shape}[{culprit.source.of(one)}]" for one in dims)
     correction = f"min(1, {count} - 1)"
-    old = next((key for key in call.keywords if key.arg == "unbiased"), None)
-    if old is not None:
-        start, end = culprit.source.extent(old.value)
+    if (old := argument(call, "unbiased")) is not None:
+        start, end = culprit.source.extent(old)
         edit = culprit.source.edit(start - len("unbiased="), end, f"correction={correction}")
     else:
         edit = keyword(culprit.source, call, "correction", correction)
-    title = "let the spread of a single item be 0"
-    yield Candidate(title, (edit,))
+    yield Candidate("let the spread of a single item be 0", (edit,))
     if dim is not None and {*culprit.operands} <= {"self", "dim"}:
         nothing = f"{culprit.text(operand)}.sum({culprit.source.of(dim)}) * 0"
         written = f"{culprit.source.of(call)} if {count} > 1 else {nothing}"
@@ -85,20 +82,19 @@ def _spread(culprit: Culprit) -> Iterator[Candidate]:
 
 def _mean(culprit: Culprit) -> Iterator[Candidate]:
     """The mean of nothing is 0 / 0: divide the sum by at least 1."""
-    call, operand = culprit.node, culprit.operands.get("self")
-    if not isinstance(call, ast.Call) or operand is None or len(culprit.operands) > 1:
+    call, operand = culprit.call, culprit.operands.get("self")
+    if call is None or operand is None or len(culprit.operands) > 1:
         return
     text = culprit.text(operand)
     if can_repeat(culprit, operand):
-        title = "let the mean of nothing be 0"
         new = f"{text}.sum() / max({text}.numel(), 1)"
-        yield culprit.written(title, call, new)
+        yield culprit.written("let the mean of nothing be 0", call, new)
 
 
 def _ignored(culprit: Culprit) -> Iterator[Candidate]:
     """The mean over targets that are all ignored is 0 / 0: divide the sum by at least 1."""
-    call, target = culprit.node, culprit.operands.get("target")
-    if not isinstance(call, ast.Call) or target is None or "reduction" in culprit.operands:
+    call, target = culprit.call, culprit.operands.get("target")
+    if call is None or target is None or "reduction" in culprit.operands:
         return
     if not can_repeat(culprit, target):
         return
@@ -121,16 +117,16 @@ def _ignored(culprit: Culprit) -> Iterator[Candidate]:
 
 def _nothing_to_compare(culprit: Culprit) -> Iterator[Candidate]:
     """A loss that averages over elements: 0 where there are none."""
-    call = culprit.node
-    if isinstance(call, ast.Call) and len(call.args) > 1 and can_repeat(culprit, call.args[1]):
+    call = culprit.call
+    if call is not None and len(call.args) > 1 and can_repeat(culprit, call.args[1]):
         counts = f"{culprit.text(call.args[1])}.numel()"
         yield from _only_if(culprit, call, counts, "let the loss over nothing be 0")
 
 
 def _criterion(culprit: Culprit) -> Iterator[Candidate]:
     """The same for a loss module: `criterion(logits, labels)`."""
-    call = culprit.node
-    if not isinstance(call, ast.Call) or len(call.args) != 2 or call.keywords:
+    call = culprit.call
+    if call is None or len(call.args) != 2 or call.keywords:
         return
     target = call.args[1]
     if can_repeat(culprit, target) and isinstance(call.func, ast.Name | ast.Attribute):
@@ -163,8 +159,7 @@ def _rows(culprit: Culprit) -> Iterator[Candidate]:
     for edit in _fills(culprit, operand):
         yield Candidate(title, (edit,))
     text, lowest = culprit.text(operand), _lowest(culprit, operand)
-    clamped = culprit.replace(operand, f"{text}.clamp_min({lowest})")
-    yield Candidate(title, (clamped,))
+    yield culprit.written(title, operand, f"{text}.clamp_min({lowest})")
 
 
 def _fills(culprit: Culprit, operand: ast.expr) -> Iterator[Edit]:
@@ -189,14 +184,11 @@ def _lowest(culprit: Culprit, scores: ast.expr) -> str:
 
 def _attention(culprit: Culprit) -> Iterator[Candidate]:
     """A padding mask that hides every key of a sample: hide none of them there."""
-    if not isinstance(culprit.node, ast.Call):
-        return
     edits = []
-    for given in culprit.node.keywords:
+    for given in culprit.call.keywords if culprit.call is not None else ():
         if given.arg in _PADDING and not isinstance(given.value, ast.Constant):
             text = culprit.text(given.value)
             new = f"{text} & ~{text}.all(-1, keepdim=True)"
             edits.append(culprit.replace(given.value, new))
     if edits:
-        title = "unmask the rows whose keys are all masked"
-        yield Candidate(title, tuple(edits))
+        yield Candidate("unmask the rows whose keys are all masked", tuple(edits))

@@ -23,7 +23,7 @@ from gradscope.repair.write.splice import keyword, whole_lines
 from gradscope.repair.write.statements import block_of, dropped
 from gradscope.repair.write.uses import Uses, calls_around, calls_of, given_to, returned
 from gradscope.rules.reading import evidence
-from gradscope.source.arguments import arguments_of, called, canonical, spelled
+from gradscope.source.arguments import argument, arguments_of, called, canonical, spelled
 from gradscope.source.spans import ancestors, user_of
 
 _MADE_BY = {"softmax": "log-probabilities", "sigmoid": "logits", "exp": "the exponent"}
@@ -36,6 +36,11 @@ _CHOICES = {
     "p * t + (1 - p) * (1 - t)": "{p:atom} * (2 * {t:atom} - 1)",
 }
 _DEEPEST = 4  # operands between a probability and the choice
+# What takes log-probabilities, and what makes them of scores first.
+_NORMALISING = {
+    "torch.nn.functional.nll_loss": "cross_entropy",
+    "torch.nn.NLLLoss": "CrossEntropyLoss",
+}
 _MODULES = {
     "softmax": "torch.nn.Softmax",
     "log_softmax": "torch.nn.LogSoftmax",
@@ -121,8 +126,8 @@ def _rewritten(
 def given_scores(culprit: Culprit, request: ask.GiveScores) -> Ways:
     """The layer or the call that makes probabilities left out, or its logarithm taken; what else
     reads these gets them all the same."""
-    made = culprit.node
-    if not isinstance(made, ast.Call):
+    made = culprit.call
+    if made is None:
         return
     module = layer(culprit, made, _MODULES[request.op])
     change = _log_softmax if request.logarithms else left_away
@@ -154,42 +159,35 @@ def _is_alike(node: ast.AST, loss: ast.AST) -> bool:
 
 def scores_taken(culprit: Culprit) -> Ways:
     """`cross_entropy` for every `nll_loss` of the file: of log-probabilities they are the same."""
-    dotted, edits = culprit.names.dotted, list[Edit | None]()
-    for node in culprit.source.nodes.every(ast.Call):
-        if dotted(node.func) == "torch.nn.functional.nll_loss":
-            edits.append(renamed(culprit, node, "cross_entropy"))
-        elif dotted(node.func) == "torch.nn.NLLLoss":
-            edits.append(renamed(culprit, node, "CrossEntropyLoss"))
-    found = [edit for edit in edits if edit is not None]
-    if found and len(found) == len(edits):
-        yield found
+    calls = [*culprit.calls(_NORMALISING)]
+    edits = [renamed(culprit, one, _NORMALISING[culprit.dotted(one)]) for one in calls]
+    if edits and None not in edits:
+        yield [edit for edit in edits if edit is not None]
 
 
 def scores_normalised(culprit: Culprit) -> Ways:
     """`criterion(logits.log_softmax(-1), ...)`."""
-    if isinstance(culprit.node, ast.Call) and culprit.node.args:
-        given = culprit.node.args[0]
+    for given in culprit.call.args[:1] if culprit.call is not None else ():
         yield [culprit.replace(given, f"{atom(culprit.source.of(given))}.log_softmax(-1)")]
 
 
 def log_target(culprit: Culprit, request: ask.LogTarget) -> Ways:
     """`log_target=True` for the call of the loss, or for the layer that it is of."""
-    call = culprit.node
-    if isinstance(call, ast.Call):
-        loss = layer(culprit, call, "torch.nn.KLDivLoss") or call
+    if culprit.call is not None:
+        loss = layer(culprit, culprit.call, "torch.nn.KLDivLoss") or culprit.call
         yield (keyword(culprit.source, loss, "log_target", "True"),)
 
 
 def along_classes(culprit: Culprit, request: ask.AlongClasses) -> Ways:
     """The number that says along which dimension, of the call or of the layer."""
-    made = culprit.node
-    if not isinstance(made, ast.Call):
+    made = culprit.call
+    if made is None:
         return
     module = layer(culprit, made, _MODULES[request.op])
-    dims = [key.value for key in (module or made).keywords if key.arg == "dim"]
-    dims += module.args[:1] if module else spelled(culprit.source, made).positional[1:2]
-    if dims:
-        yield [culprit.replace(dims[0], f"{request.dim}")]
+    listed = module.args[:1] if module else spelled(culprit.source, made).positional[1:2]
+    dim = argument(module or made, "dim") or next(iter(listed), None)
+    if dim is not None:
+        yield [culprit.replace(dim, f"{request.dim}")]
 
 
 def _made(culprit: Culprit) -> Call | None:
@@ -238,10 +236,8 @@ def _is_function(culprit: Culprit, call: ast.Call) -> bool:
 
 def renamed(culprit: Culprit, call: ast.Call, name: str) -> Edit | None:
     """Another function of the same module or tensor."""
-    if not isinstance(call.func, ast.Attribute):
-        return None
-    end = culprit.source.extent(call.func)[1]
-    return culprit.source.edit(end - len(call.func.attr), end, name)
+    of = call.func
+    return culprit.source.renamed(of, name) if isinstance(of, ast.Attribute) else None
 
 
 def _of_logarithms(culprit: Culprit, uses: Uses) -> Iterator[Edit]:

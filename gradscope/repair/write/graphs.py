@@ -15,10 +15,11 @@ from gradscope.repair.write.statements import beside, block_of, dropped, is_on, 
 from gradscope.repair.write.uses import class_of
 from gradscope.rules.wording import proposals
 from gradscope.source import Source
-from gradscope.source.arguments import called, spelled
+from gradscope.source.arguments import argument, spelled
 from gradscope.source.hand_updates import Holder
 from gradscope.source.literals import number
 from gradscope.source.spans import statement_at
+from gradscope.source.tree import names_in, parts
 
 _PARALLEL = tuple(
     f"torch.nn.parallel.{module}DistributedDataParallel" for module in ("", "distributed.")
@@ -65,8 +66,8 @@ def _both(node: ast.expr, op: type[ast.operator]) -> tuple[ast.expr, ...]:
 
 def _is_number(source: Source, node: ast.expr) -> bool:
     """Whether nothing but numbers stands in an expression, by name or as literals."""
-    parts = [one for one in ast.walk(node) if isinstance(one, ast.Name | ast.Attribute | ast.Call)]
-    return all(number(source, one) is not None for one in parts)
+    given = (one for one in parts(node, ast.expr) if isinstance(one, Holder | ast.Call))
+    return all(number(source, one) is not None for one in given)
 
 
 def detached(culprit: Culprit, request: ask.DetachUse) -> Iterator[Edits]:
@@ -82,8 +83,8 @@ def _reads(culprit: Culprit, call: Call, name: str) -> Sequence[ast.expr]:
     source, place = culprit.source, culprit.finding.location
     frames = [one for one in call.frames if one.file == source.file]
     for frame in sorted(frames, key=lambda one: place is None or one.function != place.function):
-        parts = ast.walk(node_at(source, frame) or ast.Pass())
-        found = [one for one in parts if isinstance(one, Holder) and source.of(one) == name]
+        inside = parts(node_at(source, frame), ast.expr)
+        found = [one for one in inside if isinstance(one, Holder) and source.of(one) == name]
         if found:
             return found
     return ()
@@ -155,8 +156,8 @@ def _where_read(culprit: Culprit, made: ast.stmt | None) -> Iterator[Candidate]:
     is_first = isinstance(function, ast.FunctionDef) and function.name == "__init__"
     if not is_first or not isinstance(kept, ast.Attribute):
         return
-    names = [one for one in ast.walk(made.value) if isinstance(one, ast.Name) and one.id != "self"]
-    if any(source.nodes.scope(one).owner(one.id).node is function for one in names):
+    names = (one for one in parts(made.value, ast.Name) if one.id != "self")
+    if any(source.nodes.owner(one).node is function for one in names):
         return
     owner = class_of(source, kept)
     every = [one for one in source.nodes.every(ast.Attribute) if one.attr == kept.attr]
@@ -170,11 +171,8 @@ def _where_read(culprit: Culprit, made: ast.stmt | None) -> Iterator[Candidate]:
 def whole_parameter(culprit: Culprit, made: ast.stmt) -> Iterator[Candidate]:
     """`Parameter(x * std)` for `Parameter(x) * std`, which is no leaf and computed once."""
     value = made.value if isinstance(made, ast.Assign | ast.AnnAssign) else None
-    inside = [
-        one
-        for one in (ast.walk(value) if value is not None else ())
-        if isinstance(one, ast.Call) and culprit.names.dotted(one.func) in PARAMETERS and one.args
-    ]
+    calls = parts(value, ast.Call)
+    inside = [one for one in calls if culprit.dotted(one) in PARAMETERS and one.args]
     if value is not None and len(inside) == 1 and inside[0] is not value:
         (call,) = inside
         text = culprit.source.written(value, {call: culprit.source.of(call.args[0])})
@@ -233,14 +231,9 @@ def _not_needed(found: Sequence[ast.stmt], kept: list[ast.stmt]) -> list[ast.stm
 
 def _is_needed(what: ast.Assign, others: Iterable[ast.stmt]) -> bool:
     """Whether one of the others, below it, has a name that it assigns."""
-    targets = (part for target in what.targets for part in ast.walk(target))
-    names = {one.id for one in targets if isinstance(one, ast.Name)}
-    return any(
-        isinstance(part, ast.Name) and part.id in names
-        for other in others
-        if other.lineno > what.lineno
-        for part in ast.walk(other)
-    )
+    names = set[str]().union(*map(names_in, what.targets))
+    below = (names_in(other) for other in others if other.lineno > what.lineno)
+    return any(names & theirs for theirs in below)
 
 
 def retained(culprit: Culprit, request: ask.KeepGraph) -> Ways:
@@ -263,39 +256,37 @@ def _switched_on(culprit: Culprit, place: Location | None, name: str) -> Iterato
 
 def finding_unused(culprit: Culprit) -> Ways:
     """`find_unused_parameters=True`, where the file makes the DistributedDataParallel."""
-    for call in culprit.source.nodes.every(ast.Call):
-        if culprit.names.dotted(call.func) in _PARALLEL:
-            yield [keyword(culprit.source, call, "find_unused_parameters", "True")]
+    for call in culprit.calls(_PARALLEL):
+        yield [keyword(culprit.source, call, "find_unused_parameters", "True")]
 
 
 def thawed(culprit: Culprit, request: ask.Thaw) -> Ways:
     """`model.head.requires_grad_(True)` below the loop that freezes all, or in each turn."""
-    source, statement = culprit.source, statement_at(culprit.source, culprit.finding.location)
+    source, statement = culprit.source, culprit.statement
     lines = tuple(f"{name}.requires_grad_(True)" for name in request.modules)
-    for place in request.turns:
-        turn = statement_at(source, place)
-        if turn is not None and loops_around(source, turn):
+    for turn in (statement_at(source, place) for place in request.turns):
+        if loops_around(source, turn):
             yield before(source, turn, *lines)
             return
-    loops = loops_around(source, statement) if statement is not None else []
-    yield after(source, loops[-1] if loops else statement, *lines)
+    outermost = [statement, *loops_around(source, statement)][-1]
+    yield after(source, outermost, *lines)
 
 
 def asked_for(culprit: Culprit, request: ask.DifferentiateBy) -> Ways:
     """That tensor as the second argument of `torch.autograd.grad`."""
-    source, call = culprit.source, culprit.node
-    given = [*call.args[1:2]] if isinstance(call, ast.Call) else []
-    given += [one.value for one in getattr(call, "keywords", ()) if one.arg == "inputs"]
-    if len(given) == 1 and not isinstance(given[0], ast.List | ast.Tuple):
-        yield [source.replaced(given[0], request.name)]
+    given = argument(culprit.call, "inputs", 1)
+    if given is not None and not isinstance(given, ast.List | ast.Tuple):
+        yield [culprit.source.replaced(given, request.name)]
 
 
 def reduced(culprit: Culprit) -> Ways:
     """`loss.mean().backward()`."""
-    source, call = culprit.source, culprit.node
-    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
-        return
-    what = call.func.value if called(call) == "backward" else next(iter(call.args), None)
-    if what is not None:
-        for reduction in ("mean", "sum"):
-            yield [source.replaced(what, f"{culprit.text(what)}.{reduction}()")]
+    match culprit.node:
+        case ast.Call(func=ast.Attribute(what, "backward")):
+            pass
+        case ast.Call(func=ast.Attribute(), args=[what, *_]):
+            pass
+        case _:
+            return
+    for reduction in ("mean", "sum"):
+        yield [culprit.source.replaced(what, f"{culprit.text(what)}.{reduction}()")]

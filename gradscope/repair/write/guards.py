@@ -16,8 +16,9 @@ from gradscope.repair.write.statements import for_all_readers
 from gradscope.repair.write.uses import Uses
 from gradscope.rules.reading import evidence
 from gradscope.rules.wording import phrases, proposals
-from gradscope.source import binding, counts, literals
+from gradscope.source import counts, definition, literals
 from gradscope.source.arguments import called, canonical, spelled
+from gradscope.source.tree import parts
 
 DECOMPOSITIONS = frozenset(("svd", "eigh", "eig", "eigvals"))
 _DISTRIBUTIONS = "torch.distributions."
@@ -98,8 +99,7 @@ def _one_instead(culprit: Culprit, request: ask.DivideByOne) -> Iterator[Candida
     what = _short(culprit, node, edge)
     if is_count(culprit, edge) or counts(culprit.source, node):
         title = proposals.COUNTED.format(what=what)
-        given = binding(culprit.source, node) if isinstance(node, ast.Name) else None
-        made = given.value if given is not None else None
+        made = definition(culprit.source, node)
         counted = [
             culprit.written(title, part, f"{culprit.text(part)}.clamp(min=1)")
             for part in (node, made)
@@ -166,11 +166,11 @@ def _is_divisor(culprit: Culprit, node: ast.expr) -> bool:
 def _bounded_for_all(culprit: Culprit, edge: Edge, node: ast.expr) -> Iterator[Candidate]:
     """An exponent that other lines read as well, such as a log-variance, bounded where the function
     gets it: those lines would speak of another variance than the exponential."""
-    names = [part for part in ast.walk(node) if isinstance(part, ast.Name)]
-    has_call = any(isinstance(part, ast.Call) for part in ast.walk(node))
+    names = [*parts(node, ast.Name)]
+    has_call = any(parts(node, ast.Call))
     if edge.cure.margin is not Margin.EXPONENT or has_call or len(names) != 1:
         return
-    if isinstance(culprit.source.nodes.scope(names[0]).owner(names[0].id).node, ast.Module):
+    if isinstance(culprit.source.nodes.owner(names[0]).node, ast.Module):
         return
     name = names[0].id
     for share in (2, 4, 10):  # the last is the bound that normalising flows use
@@ -217,8 +217,7 @@ def _upstream(culprit: Culprit) -> Iterator[Candidate]:
 def _parameters(culprit: Culprit, node: ast.expr) -> list[ast.expr]:
     """What a distribution of torch's is made of, which is no tensor itself and computes with them;
     empty for what is none."""
-    dotted = (culprit.names.dotted(node.func) or "") if isinstance(node, ast.Call) else ""
-    if not (dotted.startswith(_DISTRIBUTIONS) and isinstance(node, ast.Call)):
+    if not (isinstance(node, ast.Call) and culprit.dotted(node).startswith(_DISTRIBUTIONS)):
         return []
     named = [one.value for one in node.keywords if one.arg != "validate_args"]
     return [one for one in (*node.args, *named) if not isinstance(one, ast.Constant)]

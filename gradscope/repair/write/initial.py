@@ -10,6 +10,9 @@ from gradscope.facts import requests as ask
 from gradscope.ops.display import node_stem
 from gradscope.repair.write.culprit import Candidate, Culprit
 from gradscope.source.arguments import called, spelled
+from gradscope.source.hand_updates import Holder
+from gradscope.source.spans import targets_of
+from gradscope.source.tree import last_name
 
 # The fillers that say nothing of how many inputs a weight has.
 _FILLERS = frozenset("normal_ uniform_ trunc_normal_".split())
@@ -78,9 +81,9 @@ def at_random(culprit: Culprit, request: ask.DrawWeights) -> Iterator[Candidate]
         for node, weight, value in _filled_with_constants(culprit)
         if weight.rpartition(".")[2] == name or weight.isidentifier()
     ]
-    for node in culprit.source.nodes.every(ast.Call):
-        is_made = culprit.names.dotted(node.func) in PARAMETERS and bool(node.args)
-        if is_made and _given_to(culprit, node) in (name, None):
+    for node in culprit.calls(PARAMETERS):
+        targets = [last_name(one) for one in targets_of(culprit.source, node)]
+        if node.args and targets in ([name], []):
             if (weight := _drawn(culprit, node.args[0], _CONSTANT)) is not None:
                 filled.append((node.args[0], weight, False, None))
     template, title = _SMALL if request.are_small else _RELU
@@ -94,30 +97,20 @@ def at_random(culprit: Culprit, request: ask.DrawWeights) -> Iterator[Candidate]
 
 def drawn(culprit: Culprit) -> Iterator[Candidate]:
     """`nn.Parameter(nn.init.xavier_uniform_(torch.empty(n, m)))`, of a matrix that nobody fills."""
-    call = culprit.node
-    made = culprit.source.parents.get(call) if isinstance(call, ast.Call) else None
-    if not isinstance(call, ast.Call) or not isinstance(made, ast.Call):
+    call = culprit.call
+    made = culprit.source.parents.get(call) if call is not None else None
+    if call is None or not isinstance(made, ast.Call):
         return
-    if culprit.names.dotted(made.func) in PARAMETERS and _is_matrix(call.args):
-        title = "start from weights drawn at random (Glorot)"
+    if culprit.dotted(made) in PARAMETERS and _is_matrix(call.args):
         edit = _filled(culprit, call, culprit.source.of(call), False, "xavier_uniform_({0})")
         if edit is not None:
-            yield Candidate(title, (edit,))
+            yield Candidate("start from weights drawn at random (Glorot)", (edit,))
 
 
 def _is_matrix(sizes: Sequence[ast.expr]) -> bool:
     """Whether these say so; a vector has no fan."""
     listed = sizes[0] if sizes else None
     return len(listed.elts if isinstance(listed, ast.Tuple | ast.List) else sizes) > 1
-
-
-def _given_to(culprit: Culprit, node: ast.Call) -> str | None:
-    """The attribute or the name that a call's result is assigned to, where it is to one."""
-    made = culprit.source.parents.get(node)
-    if isinstance(made, ast.Assign | ast.AnnAssign):
-        target = made.targets[0] if isinstance(made, ast.Assign) else made.target
-        return culprit.source.of(target).rpartition(".")[2]
-    return None
 
 
 def _filled_with_constants(culprit: Culprit) -> Iterator[tuple[ast.Call, str, object]]:
@@ -141,7 +134,7 @@ class _Filling(NamedTuple):
 
 def _filling(culprit: Culprit, node: ast.Call, fillers: Container[str]) -> _Filling | None:
     """Of a function of `nn.init`, or a method, that has one of these names."""
-    dotted = culprit.names.dotted(node.func) or ""
+    dotted = culprit.dotted(node)
     of_init = dotted.startswith("torch.nn.init.")
     if called(node) not in fillers or (dotted and not of_init):
         return None
@@ -168,7 +161,7 @@ def _filled_by_hand(
             least, most = dimensions.get(filling.text.rpartition(".")[2], unseen)
             if most > 1:
                 yield node, filling.text, least < 2
-        elif culprit.names.dotted(node.func) in PARAMETERS and node.args:
+        elif culprit.dotted(node) in PARAMETERS and node.args:
             drawn = _drawn(culprit, node.args[0], _DRAWN)
             if drawn is not None:
                 yield node.args[0], drawn, False
@@ -178,7 +171,7 @@ def _drawn(culprit: Culprit, value: ast.expr, makers: Container[str]) -> str | N
     """`torch.empty(n, m)` for `torch.randn(n, m)`, also times or over something."""
     while isinstance(value, ast.BinOp) and isinstance(value.op, ast.Mult | ast.Div):
         value = value.right if isinstance(value.left, ast.Constant) else value.left
-    if not isinstance(value, ast.Call) or (name := culprit.names.dotted(value.func)) not in makers:
+    if not isinstance(value, ast.Call) or (name := culprit.dotted(value)) not in makers:
         return None
     given = value.args[:1] if name == "torch.full" else value.args
     if not _is_matrix(given) or value.keywords:
@@ -209,15 +202,10 @@ def _steeper(culprit: Culprit) -> Iterator[Candidate]:
 
 def _renamed(culprit: Culprit, old: str, new: str) -> Iterator[Edit]:
     node = culprit.node
-    if isinstance(node, ast.Call) and culprit.source.of(node.func).rpartition(".")[2] == old:
-        yield _ended(culprit, node.func, old, new)
+    if isinstance(node, ast.Call) and isinstance(node.func, Holder) and called(node) == old:
+        yield culprit.source.renamed(node.func, new)
         return
     for one in ast.walk(culprit.source.tree):
-        if isinstance(one, ast.Attribute | ast.Name) and isinstance(one.ctx, ast.Load):
-            if culprit.names.dotted(one) == f"torch.nn.{_MODULES[old]}":
-                yield _ended(culprit, one, _MODULES[old], _MODULES[new])
-
-
-def _ended(culprit: Culprit, name: ast.expr, old: str, new: str) -> Edit:
-    end = culprit.source.extent(name)[1]
-    return culprit.source.edit(end - len(old), end, new)
+        if isinstance(one, Holder) and isinstance(one.ctx, ast.Load):
+            if culprit.dotted(one) == f"torch.nn.{_MODULES[old]}":
+                yield culprit.source.renamed(one, _MODULES[new])

@@ -20,7 +20,8 @@ from gradscope.repair.write.statements import for_all_readers
 from gradscope.repair.write.uses import given_to, returned
 from gradscope.rules.wording import phrases, proposals
 from gradscope.source import definition
-from gradscope.source.arguments import Spelled, called, spelled
+from gradscope.source.arguments import Spelled, argument, called, spelled
+from gradscope.source.tree import parts
 
 _BINNING = ("floor", "ceil", "round", "trunc", "long", "int", "searchsorted", "bucketize")
 _DEEP = 3  # names and functions behind one another
@@ -35,10 +36,9 @@ FILLED = {
 
 def allocated(culprit: Culprit) -> Ways:
     """`torch.empty(n)` -> `torch.zeros(n)`, and others like it in the same way."""
-    call = culprit.node
-    if not isinstance(call, ast.Call):
+    call, dotted = culprit.call, culprit.dotted(culprit.call)
+    if call is None:
         return
-    dotted = culprit.names.dotted(call.func) or ""
     name = call.func.attr if isinstance(call.func, ast.Attribute) else dotted.rpartition(".")[2]
     new = FILLED.get(name)
     if new is None:
@@ -67,13 +67,13 @@ def of_one_shape(culprit: Culprit, request: ask.MatchShapes) -> Ways:
 
 def _read_again(culprit: Culprit, node: ast.expr) -> ast.expr | None:
     """What the one name in an expression is given, where its statement has other reads of it."""
-    names = {one.id: one for one in ast.walk(node) if isinstance(one, ast.Name)}
+    names = {one.id: one for one in parts(node, ast.Name)}
     own = [one for one in names.values() if one.id not in culprit.names.imported]
     if len(own) != 1:
         return None
-    parts = ast.walk(culprit.source.nodes.statement(node))
-    reads = [one for one in parts if isinstance(one, ast.Name) and one.id == own[0].id]
-    return definition(culprit.source, own[0]) if len(reads) > 1 else None
+    reads = parts(culprit.source.nodes.statement(node), ast.Name)
+    is_again = sum(one.id == own[0].id for one in reads) > 1
+    return definition(culprit.source, own[0]) if is_again else None
 
 
 def diagonal(culprit: Culprit, request: ask.AddToDiagonal) -> Ways:
@@ -124,8 +124,8 @@ def scaled_target(culprit: Culprit, request: ask.ScaleTarget) -> Ways:
 
 def ignored(culprit: Culprit, request: ask.IgnoreTarget) -> Ways:
     """The argument that leaves targets out."""
-    if isinstance(culprit.node, ast.Call):
-        yield [keyword(culprit.source, culprit.node, "ignore_index", str(request.value))]
+    if culprit.call is not None:
+        yield [keyword(culprit.source, culprit.call, "ignore_index", str(request.value))]
 
 
 def bounded_index(culprit: Culprit, request: ask.BoundIndex) -> Ways:
@@ -142,7 +142,7 @@ def bounded_index(culprit: Culprit, request: ask.BoundIndex) -> Ways:
             index = found.positional[2] if index is None and len(found.positional) > 2 else index
     if index is None or into is None or not can_repeat(culprit, into):
         return
-    made = definition(source, index) if isinstance(index, ast.Name) else None
+    made = definition(source, index)
     if not _is_binned(culprit, made or index):
         return
     last = f"{atom(culprit.text(into))}.shape[{request.dim}] - 1"
@@ -159,7 +159,7 @@ def _is_binned(culprit: Culprit, node: ast.expr, deep: int = _DEEP) -> bool:
             return True
         if isinstance(part, ast.Call) and called(part) in _BINNING:
             return True
-        behind = definition(source, part) if isinstance(part, ast.Name) else None
+        behind = definition(source, part)
         behind = returned(source, part) if isinstance(part, ast.Call) else behind
         if behind is not None and deep and _is_binned(culprit, behind, deep - 1):
             return True
@@ -178,7 +178,7 @@ def learnt(culprit: Culprit, request: ask.LearnInside) -> Ways:
     if module is not None:
         edit = renamed(culprit, module, "Softplus")
     elif request.signed:
-        what = _argument(call, *request.argument) if request.argument else call
+        what = argument(call, *request.argument) if request.argument else call
         edit = _inside(culprit, what, what, request.by) if what is not None else None
     elif found.first is not None and _is_rectifier(found):
         edit = _inside(culprit, call, found.first, request.by)
@@ -227,8 +227,8 @@ def _is_epsilon(culprit: Culprit, node: ast.expr) -> bool:
 def left_out(culprit: Culprit) -> Ways:
     """`return self.out(h)` for `return F.relu(self.out(h))`, or a Sequential without its last
     layer."""
-    made = culprit.node
-    if not isinstance(made, ast.Call):
+    made = culprit.call
+    if made is None:
         return
     module = layer(culprit, made, "torch.nn.ReLU")
     is_returned = isinstance(culprit.source.parents[made], ast.Return)
@@ -244,13 +244,6 @@ def _is_rectifier(found: Spelled) -> bool:
     is_zero = all(isinstance(one, ast.Constant) and one.value == 0 for one in bounds)
     is_floor = found.name == "clamp" and len(bounds) == 1 and "max" not in found.keywords
     return found.name == "relu" or (is_floor and is_zero)
-
-
-def _argument(call: ast.expr, name: str, position: int) -> ast.expr | None:
-    if not isinstance(call, ast.Call):
-        return None
-    named = [one.value for one in call.keywords if one.arg == name]
-    return next(iter(named or call.args[position : position + 1]), None)
 
 
 _FUNCTIONS = {
@@ -304,12 +297,10 @@ def with_logits(culprit: Culprit, request: ask.TakeLogits) -> Ways:
     call = culprit.at(request.place)
     if not isinstance(call, ast.Call):
         return
-    module = layer(culprit, call, "torch.nn.BCELoss")
-    is_function = culprit.names.dotted(call.func) == "torch.nn.functional.binary_cross_entropy"
     edit = None
-    if module is not None:
+    if (module := layer(culprit, call, "torch.nn.BCELoss")) is not None:
         edit = renamed(culprit, module, "BCEWithLogitsLoss")
-    elif is_function:
+    elif culprit.dotted(call) == "torch.nn.functional.binary_cross_entropy":
         edit = renamed(culprit, call, "binary_cross_entropy_with_logits")
     if edit is not None:
         yield (edit,)

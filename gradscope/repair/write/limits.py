@@ -13,6 +13,7 @@ from gradscope.rules.wording import proposals
 from gradscope.source import binding
 from gradscope.source.arguments import Spelled, called, spelled
 from gradscope.source.spans import parenthesized
+from gradscope.source.tree import names_in, parts
 
 # 0 at 0, and as smooth there as a straight line.
 _CURVED = frozenset("asin asinh atan atan2 atanh erf expm1 log1p sin sinh tan tanh".split())
@@ -41,9 +42,8 @@ def towards(culprit: Culprit, *, known: bool = True) -> Iterator[Candidate]:
     turned = {key: (at, True) for key, (at, _) in below.items() if _is_turned_by(culprit, at)}
     above = turned | above
     if not known:
-        direct = _names(found.positional[0])
-        given = [part for part in map(read.given, direct) if part is not None]
-        names = {one.id for part in (found.positional[0], *given) for one in _names(part)}
+        direct = parts(found.positional[0], ast.Name)
+        names = names_in(found.positional[0]).union(*map(names_in, map(read.given, direct)))
         above = {key: (at, True) for key, (at, _) in below.items() if key in names}
     name = next((key for key in above if key in below), None)
     if name is None or not (above[name][1] or below[name][1]):
@@ -54,15 +54,10 @@ def towards(culprit: Culprit, *, known: bool = True) -> Iterator[Candidate]:
             yield Candidate(proposals.LIMIT.format(name=name), (*edits, *exact), "epsilon")
 
 
-def _names(node: ast.expr) -> list[ast.Name]:
-    return [one for one in ast.walk(node) if isinstance(one, ast.Name)]
-
-
 def _is_turned_by(culprit: Culprit, name: ast.Name) -> bool:
     """Whether another line takes the sine of a name, or its like."""
     source = culprit.source
-    owner = source.nodes.scope(name).owner(name.id)
-    uses = (spelled(source, source.parents[one]) for one in owner.reads[name.id])
+    uses = (spelled(source, source.parents[one]) for one in source.nodes.reads(name))
     return any(use.name in _CURVED for use in uses)
 
 
@@ -86,19 +81,19 @@ def _zeros(read: Reading, node: ast.expr) -> Zeros:
     found = spelled(read.culprit.source, node)
     if not found.positional:
         return {}
-    parts = found.positional
+    first, last = found.positional[0], found.positional[-1]
     if capped := _capped(read, node):
         zeros = (_zeros(read, one) for one in capped)
         return {key: (at, True) for one in zeros for key, (at, _) in one.items()}
     if found.name in _CURVED or (found.name == "sub" and _is_one_less(read, found)):
         return {key: (at, True) for key, (at, _) in _zeros(read, _argument(read, found)).items()}
     if found.name in _KEEPS or found.name == "div":
-        return _zeros(read, parts[0])
+        return _zeros(read, first)
     if found.name == "mul":
-        return _zeros(read, parts[0]) | _zeros(read, parts[-1])
+        return _zeros(read, first) | _zeros(read, last)
     if found.name in ("add", "sub"):
-        second = _zeros(read, parts[-1])
-        return {key: at for key, at in _zeros(read, parts[0]).items() if key in second}
+        second = _zeros(read, last)
+        return {key: at for key, at in _zeros(read, first).items() if key in second}
     return {}
 
 
@@ -108,15 +103,13 @@ def _capped(read: Reading, node: ast.expr) -> tuple[ast.expr, ...]:
     found = spelled(read.culprit.source, node)
     if not isinstance(node, ast.Call) or not found.positional:
         return ()
-    parts = found.positional
+    given = found.positional
     if found.name == "clamp":
-        is_largest = called(node) == "clamp_max" or (
-            len(parts) == 1 and [*found.keywords] == ["max"]
-        )
-        return parts[:1] if is_largest else ()
+        is_largest = len(given) == 1 and [*found.keywords] == ["max"]
+        return given[:1] if is_largest or called(node) == "clamp_max" else ()
     if found.name == "minimum":
-        return parts
-    stacked = read.op(parts[0], "stack") if found.name in ("min", "amin") else None
+        return given
+    stacked = read.op(given[0], "stack") if found.name in ("min", "amin") else None
     return tuple(getattr(stacked.positional[0], "elts", ())) if stacked is not None else ()
 
 
@@ -136,7 +129,7 @@ def _is_one_less(read: Reading, found: Spelled) -> bool:
 def _exact(read: Reading, quotient: ast.expr) -> Iterator[Edit]:
     """`torch.expm1(x)` for `torch.exp(x) - 1`, of which rounding leaves little near 0."""
     culprit = read.culprit
-    for node in (one for one in ast.walk(quotient) if isinstance(one, ast.BinOp)):
+    for node in parts(quotient, ast.BinOp):
         found = spelled(culprit.source, node)
         if found.name == "sub" and _is_one_less(read, found):
             first, second = (read.argument(one, "exp") for one in found.positional)

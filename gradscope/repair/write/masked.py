@@ -21,6 +21,7 @@ from gradscope.rules.wording import phrases, proposals
 from gradscope.source import Mask, Source, definition, holds, mask
 from gradscope.source.arguments import Spelled, spelled
 from gradscope.source.spans import statement_at
+from gradscope.source.tree import parts
 
 _NAN = 'float("nan")'
 
@@ -91,10 +92,9 @@ def _restored(
         again = culprit.source.written(node, {operand: safe})
         if "\n" in again:
             again = ast.unparse(ast.parse(f"({again})", mode="eval"))
-        op = phrases.spelled(culprit.finding.op)
+        title = proposals.RESTORED.format(op=phrases.spelled(culprit.finding.op))
         where = f"{culprit.torch('torch.where(')}{condition}, {again}, {value})"
-        edit = culprit.replace(node, where)
-        yield Candidate(proposals.RESTORED.format(op=op), (edit,), same=True)
+        yield Candidate(title, (culprit.replace(node, where),), same=True)
 
 
 def _value(culprit: Culprit) -> str | None:
@@ -134,8 +134,8 @@ def _made_of(source: Source, node: ast.expr) -> Iterator[ast.expr]:
     calls, of what these are given."""
     waiting, seen = [node], set[ast.expr]()
     while waiting:
-        for part in ast.walk(waiting.pop()):
-            if not isinstance(part, ast.expr) or part in seen:
+        for part in parts(waiting.pop(), ast.expr):
+            if part in seen:
                 continue
             seen.add(part)
             yield part
@@ -199,9 +199,8 @@ def _left_out(culprit: Culprit, fill: Spelled) -> Iterator[Candidate]:
 
 def started(culprit: Culprit, request: ask.FiniteStart) -> Iterator[tuple[Edit, ...]]:
     """The inf constants of the statements that write them into a parameter."""
-    found = {statement_at(culprit.source, one) for one in request.written} - {None}
-    parts = [part for one in found if one is not None for part in ast.walk(one)]
-    edits = tuple(_finite(culprit, (one for one in parts if isinstance(one, ast.expr))))
+    found = {statement_at(culprit.source, one) for one in request.written}
+    edits = tuple(_finite(culprit, (part for one in found for part in parts(one, ast.expr))))
     if edits:
         yield edits
 
@@ -256,7 +255,7 @@ def _condition(culprit: Culprit, found: Mask) -> str | None:
     assert culprit.node is not None
     node = found.condition
     if not holds(culprit.source, node, culprit.node):
-        meaning = definition(culprit.source, node) if isinstance(node, ast.Name) else None
+        meaning = definition(culprit.source, node)
         if meaning is None or not holds(culprit.source, meaning, culprit.node):
             return None
         node = meaning

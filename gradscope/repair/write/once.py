@@ -13,13 +13,14 @@ from gradscope.repair.write.spelling import LONGEST_TWICE, MOVES
 from gradscope.repair.write.splice import before
 from gradscope.source import Source
 from gradscope.source.arguments import ARGUMENTS, called, canonical
+from gradscope.source.scopes import Comprehension
 from gradscope.source.spans import ancestors
+from gradscope.source.tree import parts
 
 _SIMPLE = ast.Assign | ast.AnnAssign | ast.AugAssign | ast.Return | ast.Expr
 LONG = 24  # characters of arithmetic that nobody writes three times
 # What evaluates its parts elsewhere, many times or not at all.
-_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-_INNER = (ast.Lambda, *_COMPREHENSIONS, ast.IfExp, ast.BoolOp, ast.NamedExpr)
+_INNER = ast.Lambda | Comprehension | ast.IfExp | ast.BoolOp | ast.NamedExpr
 _CHEAP = frozenset("dim len new_ones new_tensor new_zeros numel size".split())  # run no kernel
 _NAMES = ("values", "computed")
 
@@ -38,8 +39,7 @@ def computed_once(culprit: Culprit, one: Candidate) -> Candidate:
             continue
         starts = [(edit.line, edit.col) for edit in one.edits if pattern.search(edit.text)]
         is_first = all((place.lineno, 0) <= start for start in starts)
-        taken = {name.id for name in source.nodes.every(ast.Name)}
-        name = next((name for name in _names(source, node) if name not in taken), "")
+        name = next(source.free(_names(source, node)), "")
         value = text if isinstance(node, ATOMS) or "\n" not in text else f"({text})"
         line = before(source, place, f"{name} = {value}") if name and is_first else ()
         if not line or not isinstance(place, _SIMPLE):
@@ -71,7 +71,7 @@ def _computed(culprit: Culprit, one: Candidate) -> Iterator[ast.expr]:
         and (_is_covered(source, one, part) or _is_own(source, part))
     }
     for part in sorted(found, key=found.__getitem__, reverse=True):
-        calls = [call for call in ast.walk(part) if isinstance(call, ast.Call)]
+        calls = [*parts(part, ast.Call)]
         is_cheap = all(map(_is_cheap, calls)) if calls else found[part] < LONG
         if not is_cheap and not any(isinstance(one, _INNER) for one in ancestors(source, part)):
             yield part

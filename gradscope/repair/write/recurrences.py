@@ -15,6 +15,7 @@ from gradscope.rules.wording import proposals
 from gradscope.source.arguments import spelled
 from gradscope.source.scopes import Binding, Scope
 from gradscope.source.spans import ancestors
+from gradscope.source.tree import parts
 
 _LOOPS = ast.For | ast.While
 MOST = 8  # places that give a name of a recurrence a value
@@ -76,7 +77,7 @@ def _carried(culprit: Culprit, scope: Scope) -> frozenset[str]:
 
 
 def _names(node: ast.AST) -> list[str]:
-    return [one.id for one in ast.walk(node) if isinstance(one, ast.Name)]
+    return [one.id for one in parts(node, ast.Name)]
 
 
 def _is_in_loop(culprit: Culprit, made: Binding) -> bool:

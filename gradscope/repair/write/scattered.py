@@ -11,6 +11,7 @@ from gradscope.repair.write.splice import before
 from gradscope.repair.write.uses import Uses
 from gradscope.source import definition
 from gradscope.source.arguments import Spelled, arguments_of, spelled
+from gradscope.source.tree import names_in
 
 _SUMS = frozenset(("index_add", "scatter_add"))
 _NAMES = ("largest", "largest_score")
@@ -23,18 +24,17 @@ def shifted(culprit: Culprit) -> Iterator[Candidate]:
     if made is None or scores is None:
         return
     statement = source.nodes.statement(made)
-    taken = {name.id for name in source.nodes.every(ast.Name)}
-    name = next((one for one in _NAMES if one not in taken), None)
+    name = next(source.free(_NAMES), None)
     where = source.nodes.function(made)
     for call in source.nodes.every(ast.Call):
-        total = (
-            _total(culprit, call, made, scores) if source.nodes.function(call) is where else None
-        )
+        is_here = source.nodes.function(call) is where
+        total = _total(culprit, call, made, scores) if is_here else None
         if total is None or not can_repeat(culprit, scores):
             continue
         e = culprit.text(scores)
         along, by = total.dim, source.of(total.index)
-        is_flat = total.is_expanded or _dims(culprit) == 1
+        shapes = (one.shape for one in culprit.finding.tensors if one.role == "self")
+        is_flat = total.is_expanded or len(next(shapes, ())) == 1
         reduce = "scatter_reduce" if is_flat else "index_reduce"
         filled = culprit.torch(f'torch.full_like({total.zeros}, float("-inf"))')
         read = f"gather({along}, {by})" if is_flat else f"index_select({along}, {by})"
@@ -42,8 +42,7 @@ def shifted(culprit: Culprit) -> Iterator[Candidate]:
             return
         line = f'{name} = {filled}.{reduce}({along}, {by}, {e}.detach(), "amax")'
         edit = culprit.replace(scores, f"{e} - {name}.{read}")
-        lines = before(source, statement, line)
-        if lines:
+        if lines := before(source, statement, line):
             title = "take each group's largest value away before `exp`: the quotients stay"
             yield Candidate(title, (*lines, edit), "stable-op")
         return
@@ -78,10 +77,10 @@ def _total(culprit: Culprit, call: ast.Call, made: ast.expr, scores: ast.expr) -
         return None
     for inner in source.nodes.every(ast.Call):
         added = _sum(culprit, inner) if source.nodes.function(inner) is function else None
-        if added is not None and values in _names(added.positional[3]):
+        if added is not None and values in names_in(added.positional[3]):
             _, dim, index, _ = added.positional
-            by = [given[name] for name in _names(index) & {*given} - {values}]
-            if len(by) == 1 and not _names(dim):
+            by = [given[name] for name in names_in(index) & {*given} - {values}]
+            if len(by) == 1 and not names_in(dim):
                 start = source.written(call, {given[values]: culprit.text(scores)})
                 return _Total(start, source.of(dim), by[0], False)
     return None
@@ -91,10 +90,6 @@ def _sum(culprit: Culprit, call: ast.Call) -> Spelled | None:
     found = spelled(culprit.source, call)
     is_sum = found.name in _SUMS and len(found.positional) == 4
     return found if is_sum else None
-
-
-def _names(node: ast.expr) -> set[str]:
-    return {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
 
 
 def _exponential(culprit: Culprit) -> ast.expr | None:
@@ -108,7 +103,3 @@ def _exponential(culprit: Culprit) -> ast.expr | None:
 def _is(culprit: Culprit, node: ast.expr, made: ast.AST) -> bool:
     given = definition(culprit.source, node) if isinstance(node, ast.Name) else node
     return given is made
-
-
-def _dims(culprit: Culprit) -> int | None:
-    return next((len(one.shape) for one in culprit.finding.tensors if one.role == "self"), None)

@@ -4,7 +4,6 @@ import ast
 
 from gradscope.facts import Edit
 from gradscope.facts import requests as ask
-from gradscope.ops import Edge
 from gradscope.ops.edges import Nature
 from gradscope.ops.predicates import points_of
 from gradscope.repair.write.culprit import Culprit, Ways
@@ -12,15 +11,16 @@ from gradscope.repair.write.reading import atom
 from gradscope.repair.write.spelling import can_repeat, operand_of
 from gradscope.repair.write.splice import before
 from gradscope.source.arguments import ARGUMENTS, spelled
+from gradscope.source.scopes import Comprehension
 from gradscope.source.spans import ancestors
+from gradscope.source.tree import parts
 
 # Calls that divide by the lengths of vectors: the vectors, and whether their results keep the
 # dimension along which these are measured.
 _VECTORS = {"normalize": (("self",), True), "cosine_similarity": (("x1", "x2"), False)}
 _USUAL = 1e-6  # a length below which a vector has no direction
 _DIMENSION = "1"  # of both calls, where they are not given one
-# What runs its parts elsewhere, or many times.
-_INNER = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_INNER = ast.Lambda | Comprehension  # which run their parts elsewhere, or many times
 _SINGULAR = (Nature.POLE, Nature.INFINITE_SLOPE)
 
 
@@ -34,7 +34,10 @@ def tamed(culprit: Culprit, request: ask.TameSlope) -> Ways:
     node = operand_of(culprit, edge) if edge is not None else None
     if edge is None or node is None or request.near is None:
         return
-    outside = _outside(edge)
+    # At a distance from all singular points.
+    points = points_of(edge.holds, edge.argument)
+    is_unit = bool(points) and set(points) <= {1, -1}
+    outside = "{x}.abs() < 1 - {eps}" if is_unit else "{x}.abs() > {eps}"
     if request.own:
         # Next to a pole the value is as huge as the slope.
         is_pole = edge.nature is Nature.POLE and request.far is not None
@@ -43,12 +46,6 @@ def tamed(culprit: Culprit, request: ask.TameSlope) -> Ways:
     else:
         yield from _instead(culprit, node, f"torch.where({outside}, {{x}}, 1.0)", request.near)
     yield from _cut_off(culprit, node, outside, request.near)
-
-
-def _outside(edge: Edge) -> str:
-    """The condition that an operand is at a distance from all singular points, as a template."""
-    points = points_of(edge.holds, edge.argument)
-    return "{x}.abs() < 1 - {eps}" if points and set(points) <= {1, -1} else "{x}.abs() > {eps}"
 
 
 def _instead(culprit: Culprit, node: ast.expr, template: str, distance: float) -> Ways:
@@ -100,12 +97,11 @@ def _named(
     """Each expression as a text that may be written twice: what has to be computed gets a name, on
     a line before. None where there is no place for that."""
     source = culprit.source
-    taken = {one.id for one in source.nodes.every(ast.Name)}
-    names = (name for name in ("vectors", "others", "_vectors", "_others") if name not in taken)
+    names = source.free(("vectors", "others", "_vectors", "_others"))
     texts = {node: source.of(node) for node in nodes}
     lines = []
     for node in nodes:
-        if any(isinstance(part, ast.Call) for part in ast.walk(node)):
+        if any(parts(node, ast.Call)):
             texts[node], text = next(names, ""), texts[node]
             lines.append(f"{texts[node]} = {text}")
     if not lines:
