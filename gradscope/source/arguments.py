@@ -156,7 +156,7 @@ def argument(call: ast.AST | None, name: str, position: int | None = None) -> as
     if not isinstance(call, ast.Call):
         return None
     named = [key.value for key in call.keywords if key.arg == name]
-    listed = call.args[position : position + 1] if position is not None else []
+    listed = call.args[position:] if position is not None else []
     return next(iter(named or listed), None)
 
 

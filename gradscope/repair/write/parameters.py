@@ -12,7 +12,8 @@ from gradscope.repair.write.splice import commented
 from gradscope.repair.write.statements import block_of
 from gradscope.repair.write.uses import calls_around
 from gradscope.source import Source, SourceError, expression, read
-from gradscope.source.arguments import arguments_of, called
+from gradscope.source.arguments import argument, arguments_of, called
+from gradscope.source.tree import names_in, parts
 
 HOLDERS = ast.Name | ast.Attribute | ast.Subscript
 
@@ -31,7 +32,7 @@ def given(culprit: Culprit, request: ask.GiveParameters) -> Ways:
         found = [node for node in _parts(call) if source.of(node) in names]
         if len(found) == len(wanted) == 1 and not wanted[0].bare:
             yield (source.replaced(found[0], wanted[0].text),)
-        elif not depth and (first := _first(call)) is not None:
+        elif not depth and (first := argument(call, "params", 0)) is not None:
             text = f"[{_all_of(wanted)}]" if len(wanted) > 1 or wanted[0].bare else ""
             text = text or f"{wanted[0].text}.parameters()"
             yield (source.replaced(first, text),)
@@ -43,7 +44,7 @@ def added(culprit: Culprit, request: ask.AddParameters) -> Ways:
     for scope in request.usage.scopes[:1]:
         source = _source_of(culprit, scope)
         call = expression(source, scope.place) if source is not None else None
-        first = _first(call) if isinstance(call, ast.Call) else None
+        first = argument(call, "params", 0)
         more = _all_of(_covering(scope.holders, {*request.leaves}))
         if source is None or first is None or not more:
             continue
@@ -65,22 +66,21 @@ def made_later(culprit: Culprit) -> Iterator[Candidate]:
     that replaces a part of what it is given; or below what is computed from that, for this: for
     `net`, of `net = deepcopy(template)`."""
     source = culprit.source
-    if not isinstance(culprit.node, ast.Call):
+    if culprit.call is None:
         return
-    for call in (culprit.node, *calls_around(source, culprit.node)):
-        made, parts = source.nodes.statement(call), [*_parts(call)]
+    for call in (culprit.call, *calls_around(source, culprit.call)):
+        made, held = source.nodes.statement(call), [*_parts(call)]
         if not isinstance(made, ast.Assign | ast.AnnAssign):  # it is used up there
             continue
-        names = {one.id for part in parts for one in ast.walk(part) if isinstance(one, ast.Name)}
+        names = set[str]().union(*map(names_in, held))
         later = (one for one in block_of(source, made) if one.lineno > made.lineno)
         until_trained = takewhile(lambda one: not isinstance(one, ast.For | ast.While), later)
         for last in [one for one in until_trained if _replaces(source, one, names)][-1:]:
             if edits := moved(source, made, last):
                 yield Candidate("make the optimizer after the model is complete", edits)
-        for given in parts:
-            for found in _below(source, call, given):
-                title = "make the optimizer for the model that is made of this"
-                yield Candidate(title, tuple(found))
+        for found in (edits for given in held for edits in _below(source, call, given)):
+            title = "make the optimizer for the model that is made of this"
+            yield Candidate(title, tuple(found))
 
 
 def flagged(culprit: Culprit, request: ask.SetFlag) -> Ways:
@@ -114,9 +114,7 @@ def _replaces(source: Source, place: ast.AST, names: set[str]) -> bool:
     inner = {name for name, one in arguments_of(named[0], call).items() if _root(one) in names}
     if isinstance(call.func, ast.Attribute) and _root(call.func.value) in names:
         inner |= {one.arg for one in named[0].args.args[:1]}
-    return bool(inner) and any(
-        isinstance(one, ast.Assign) and _replaces(source, one, inner) for one in ast.walk(named[0])
-    )
+    return bool(inner) and any(_replaces(source, one, inner) for one in parts(named[0], ast.Assign))
 
 
 def _root(node: ast.expr) -> str | None:
@@ -128,11 +126,11 @@ def _root(node: ast.expr) -> str | None:
 
 def _below(source: Source, call: ast.Call, given: ast.expr) -> Iterator[Edits]:
     made, text = source.nodes.statement(call), source.of(given)
-    for one in ast.walk(source.nodes.function(made)):
-        if not isinstance(one, ast.Assign) or one.lineno <= made.lineno:
+    for one in parts(source.nodes.function(made), ast.Assign):
+        if one.lineno <= made.lineno:
             continue
-        target = one.targets[0]
-        read = {source.of(part) for part in ast.walk(one.value) if isinstance(part, HOLDERS)}
+        target, inside = one.targets[0], parts(one.value, ast.expr)
+        read = {source.of(part) for part in inside if isinstance(part, HOLDERS)}
         if isinstance(target, ast.Name | ast.Attribute) and text in read:
             start, past = (place - source.extent(made)[0] for place in source.extent(given))
             line = commented(source, made)
@@ -173,9 +171,3 @@ def _covering(holders: Sequence[Holder], wanted: set[str]) -> list[Holder]:
 def _all_of(holders: Sequence[Holder]) -> str:
     """As the elements of a list."""
     return ", ".join(one.text if one.bare else f"*{one.text}.parameters()" for one in holders)
-
-
-def _first(call: ast.Call) -> ast.expr | None:
-    """All that the constructor is given to optimize."""
-    named = (key.value for key in call.keywords if key.arg == "params")
-    return call.args[0] if call.args else next(named, None)

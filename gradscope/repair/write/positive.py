@@ -11,8 +11,9 @@ from gradscope.repair.write.initial import PARAMETERS
 from gradscope.repair.write.reading import atom
 from gradscope.repair.write.uses import class_of
 from gradscope.source import Source
-from gradscope.source.arguments import spelled
+from gradscope.source.arguments import called, spelled
 from gradscope.source.spans import ancestors
+from gradscope.source.tree import last_name, parts
 
 _OF_THE_LEAF = frozenset(("grad", "requires_grad", "is_leaf", "shape", "dtype", "device", "numel"))
 _CONTAINERS = ast.List | ast.Tuple | ast.Dict | ast.Set
@@ -24,7 +25,7 @@ def as_logarithm(culprit: Culprit, request: ask.LearnLogarithm) -> Iterator[tupl
     source, name = culprit.source, request.name.rpartition(".")[2]
     made = _assigned(source, name)
     reads = (*source.nodes.every(ast.Name), *source.nodes.every(ast.Attribute))
-    taken = {_named(node) for node in reads}
+    taken = {last_name(node) for node in reads}
     if len(made) != 1 or not name.isidentifier() or f"log_{name}" in taken:
         return
     target, start = made[0].targets[0], _started(culprit, made[0].value)
@@ -35,11 +36,8 @@ def as_logarithm(culprit: Culprit, request: ask.LearnLogarithm) -> Iterator[tupl
         culprit.replace(target, _renamed(culprit, target, name)),
     ]
     for node in reads:
-        if (
-            _named(node) != name
-            or node is target
-            or not _is_it(culprit, node, target, request.name)
-        ):
+        is_named = last_name(node) == name and node is not target
+        if not is_named or not _is_it(culprit, node, target, request.name):
             continue
         edit = _read(culprit, node, name)
         if edit is None:
@@ -56,9 +54,8 @@ def started_at_one(culprit: Culprit, request: ask.StartAtOne) -> Iterator[tuple[
     filled = [
         call
         for call in source.nodes.every(ast.Call)
-        if (culprit.names.dotted(call.func) or "").startswith("torch.nn.init.")
-        and call.args
-        and _named(call.args[0]) == name
+        if culprit.dotted(call).startswith("torch.nn.init.")
+        if call.args and last_name(call.args[0]) == name
     ]
     if len(filled or made) == 1:
         yield tuple(_ones(culprit, (filled or made)[0]))
@@ -66,8 +63,8 @@ def started_at_one(culprit: Culprit, request: ask.StartAtOne) -> Iterator[tuple[
 
 def _ones(culprit: Culprit, value: ast.expr) -> Iterator[Edit]:
     """1 for each 0 that an expression fills a tensor with."""
-    for call in (one for one in ast.walk(value) if isinstance(one, ast.Call)):
-        name = (culprit.names.dotted(call.func) or "").rpartition(".")[2]
+    for call in parts(value, ast.Call):
+        name = culprit.dotted(call).rpartition(".")[2]
         filled: list[ast.expr] = []
         if name in ("zeros", "zeros_like", "zeros_"):
             edit = renamed(culprit, call, name.replace("zeros", "ones"))
@@ -76,18 +73,13 @@ def _ones(culprit: Culprit, value: ast.expr) -> Iterator[Edit]:
             filled = call.args[:1]
         elif name in ("full", "full_like", "constant_"):
             filled = [*call.args[1:2], *(key.value for key in call.keywords)]
-        for node in (part for one in filled for part in ast.walk(one)):
-            if isinstance(node, ast.Constant) and node.value == 0 and node.value is not False:
-                yield culprit.source.edit(*culprit.source.extent(node), "1.0")
+        for node in (part for one in filled for part in parts(one, ast.Constant)):
+            if node.value == 0 and node.value is not False:
+                yield culprit.source.replaced(node, "1.0")
 
 
 def _assigned(source: Source, name: str) -> list[ast.Assign]:
-    return [one for one in source.nodes.every(ast.Assign) if _named(one.targets[0]) == name]
-
-
-def _named(node: ast.AST) -> str:
-    """The name that an expression reads or writes: the last one of an attribute."""
-    return str(getattr(node, "attr", getattr(node, "id", "")))
+    return [one for one in source.nodes.every(ast.Assign) if last_name(one.targets[0]) == name]
 
 
 def _started(culprit: Culprit, value: ast.expr) -> str | None:
@@ -95,10 +87,10 @@ def _started(culprit: Culprit, value: ast.expr) -> str | None:
     of = culprit.source.of
     if not isinstance(value, ast.Call):
         return None
-    if culprit.names.dotted(value.func) in PARAMETERS and value.args:
+    if culprit.dotted(value) in PARAMETERS and value.args:
         start = _logarithm(culprit, value.args[0])
         return culprit.source.written(value, {value.args[0]: start})
-    if _named(value.func) == "requires_grad_" and isinstance(value.func, ast.Attribute):
+    if called(value) == "requires_grad_" and isinstance(value.func, ast.Attribute):
         return f"{_logarithm(culprit, value.func.value)}.requires_grad_()"
     others = [key for key in value.keywords if key.arg != "requires_grad"]
     if len(others) == len(value.keywords):
@@ -110,7 +102,7 @@ def _started(culprit: Culprit, value: ast.expr) -> str | None:
 def _logarithm(culprit: Culprit, start: ast.expr) -> str:
     """Of the values that a parameter starts with: `torch.zeros(n)` of `torch.ones(n)`."""
     function = start.func if isinstance(start, ast.Call) else start
-    name = (culprit.names.dotted(function) or "").rpartition(".")[2]
+    name = culprit.dotted(function).rpartition(".")[2]
     if isinstance(start, ast.Call) and name in ("ones", "ones_like"):
         zeros = culprit.source.of(function).removesuffix(name) + name.replace("ones", "zeros")
         return culprit.source.written(start, {function: zeros})
@@ -123,8 +115,7 @@ def _is_it(culprit: Culprit, node: ast.expr, target: ast.expr, name: str) -> boo
     if isinstance(target, ast.Name) or isinstance(node, ast.Name):
         if not isinstance(target, ast.Name) or not isinstance(node, ast.Name):
             return False
-        owner = source.nodes.scope(target).owner(target.id)
-        return source.nodes.scope(node).owner(node.id) is owner
+        return source.nodes.owner(node) is source.nodes.owner(target)
     if source.of(node) == name:
         return True
     assert isinstance(target, ast.Attribute) and isinstance(node, ast.Attribute)
@@ -170,7 +161,7 @@ def _is_listed(culprit: Culprit, node: ast.expr) -> bool:
     outermost: ast.AST = node
     for above in ancestors(culprit.source, node):
         if isinstance(above, ast.Call):
-            return (culprit.names.dotted(above.func) or "").startswith("torch.optim.")
+            return culprit.dotted(above).startswith("torch.optim.")
         if not isinstance(above, _CONTAINERS | ast.keyword | ast.Starred):
             is_unpacked = isinstance(above, ast.Assign) and isinstance(above.targets[0], ast.Tuple)
             is_result = is_unpacked or isinstance(above, ast.Return)

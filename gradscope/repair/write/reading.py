@@ -19,10 +19,10 @@ from gradscope.repair.write.uses import (
     reads_of_argument,
     returned,
 )
-from gradscope.source import Source, binding, definition, holds
+from gradscope.source import definition, holds
 from gradscope.source.arguments import Spelled, plainly, spelled
-from gradscope.source.meaning import is_size
-from gradscope.source.spans import alike, ancestors
+from gradscope.source.meaning import is_size, reads_of
+from gradscope.source.spans import alike, ancestors, targets_of
 
 _FARTHEST = 4  # names that are given each other
 
@@ -70,7 +70,7 @@ class Reading:
     def given(self, node: ast.expr) -> ast.expr | None:
         """What a name was given, which may mean something else here; None where nobody knows."""
         self.seen.add(node)
-        given = definition(self.culprit.source, node) if isinstance(node, ast.Name) else None
+        given = definition(self.culprit.source, node)
         if given is None:
             return None
         # Computed under no_grad or autocast, it would mean something else outside of that.
@@ -105,7 +105,7 @@ class Reading:
         given = self.given(node)
         if given is None and isinstance(node, ast.Name):
             return argument_of(source, node)
-        return given if given is not None and _target(source, given) is not None else None
+        return given if given is not None and len(targets_of(source, given)) == 1 else None
 
     def also(self, write: Callable[[Reading, ast.expr], str | None], node: ast.expr) -> bool:
         """Rewrites another expression in its own place; False where it has no such form."""
@@ -132,16 +132,12 @@ class Reading:
         call = source.parents[made] if isinstance(made, ast.keyword) else made
         if isinstance(call, ast.Call):
             return self._not_handed(reads_of_argument(source, call, given))
-        target = _target(source, given)
+        targets = targets_of(source, given)
+        target = targets[0] if len(targets) == 1 else None
         if not isinstance(target, ast.Name):
             return ()
-        reads = source.nodes.scope(target).owner(target.id).reads.get(target.id, ())
-        bindings = {read: binding(source, read) for read in reads}
-        if None in bindings.values():
-            return ()
-        return self._not_handed(
-            one for one, found in bindings.items() if found and found.value is given
-        )
+        reads = reads_of(source, target, source.nodes.statement(given))
+        return self._not_handed(reads) if reads is not None else ()
 
     def _not_handed(self, reads: Iterable[ast.expr]) -> tuple[ast.expr, ...] | None:
         return tuple(one for one in reads if not self._is_handed(one)) or None
@@ -224,25 +220,12 @@ class Reading:
         if is_size(self.culprit.source, node):
             return True
         if isinstance(node, ast.UnaryOp | ast.BinOp):
-            parts = (one for one in ast.iter_child_nodes(node) if isinstance(one, ast.expr))
-            return all(self._is_number(one, depth) for one in parts)
-        made = node.func if isinstance(node, ast.Call) else node
-        if (self.culprit.names.dotted(made) or "").startswith("math."):
+            sides = (one for one in ast.iter_child_nodes(node) if isinstance(one, ast.expr))
+            return all(self._is_number(one, depth) for one in sides)
+        if self.culprit.dotted(node).startswith("math."):
             return True
         given = given_to(self.culprit.source, node) if depth < _FARTHEST else None
         return given is not None and given is not node and self._is_number(given, depth + 1)
-
-
-def _target(source: Source, given: ast.expr) -> ast.expr | None:
-    """What alone is assigned an expression that a name was given, as `a` in `a, b = given, c`."""
-    made = source.parents[given]
-    whole = source.parents[made] if isinstance(made, ast.Tuple) else made
-    if not isinstance(whole, ast.Assign) or len(whole.targets) != 1:
-        return None
-    (target,) = whole.targets
-    if isinstance(made, ast.Tuple):
-        return target.elts[made.elts.index(given)] if isinstance(target, ast.Tuple) else None
-    return target
 
 
 def atom(text: str) -> str:

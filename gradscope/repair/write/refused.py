@@ -16,6 +16,7 @@ from gradscope.source import Source, operands
 from gradscope.source.arguments import BINARY, called, spelled
 from gradscope.source.hand_updates import Holder, holder_of, in_place_of, is_write, written
 from gradscope.source.spans import ancestors, statement_at
+from gradscope.source.tree import parts
 
 # Ops that only write: without the underscore they are no ops, or others.
 _FILLS = frozenset("copy_ fill_ zero_ uniform_ normal_ set_ resize_ random_ bernoulli_".split())
@@ -47,8 +48,7 @@ def out_of_place(culprit: Culprit, request: ask.OutOfPlace) -> Ways:
 def in_place(culprit: Culprit) -> Ways:
     """`w -= 0.1 * w.grad` for `w = w - 0.1 * w.grad`, and for those below it, in
     `with torch.no_grad():`, where they do not stand in one."""
-    source, guard = culprit.source, culprit.torch("torch.no_grad()")
-    first = statement_at(source, culprit.finding.location)
+    source, guard, first = culprit.source, culprit.torch("torch.no_grad()"), culprit.statement
     if first is None or whole_lines(source, first) is None:
         return
     block = block_of(source, first)
@@ -65,9 +65,8 @@ def in_place(culprit: Culprit) -> Ways:
     for name in names:
         text += "" if _is_cleared(source, f"{name}.grad") else f"{new}{indent}{name}.grad = None"
     around = list(ancestors(source, first))
-    guards = [
-        item.context_expr for one in around if isinstance(one, ast.With) for item in one.items
-    ]
+    items = (item for one in around for item in getattr(one, "items", ()))
+    guards = [item.context_expr for item in items]
     guards += [one for each in around for one in getattr(each, "decorator_list", ())]
     if not any(source.of(one) in (guard, guard.removesuffix("()")) for one in guards):
         text = _within(source, guard, first, text)
@@ -88,7 +87,7 @@ def _is_cleared(source: Source, gradient: str) -> bool:
 
 def leaf_at_last(culprit: Culprit) -> Ways:
     """`w = (torch.randn(3, requires_grad=True) * 0.1).detach().requires_grad_()`."""
-    statement = statement_at(culprit.source, culprit.finding.location)
+    statement = culprit.statement
     if isinstance(statement, ast.Assign):
         text = f"{culprit.text(statement.value)}.detach().requires_grad_()"
         yield [culprit.source.replaced(statement.value, text)]
@@ -96,9 +95,8 @@ def leaf_at_last(culprit: Culprit) -> Ways:
 
 def gradient_kept(culprit: Culprit, request: ask.RetainGradient) -> Ways:
     """`h.retain_grad()` below the line that makes it."""
-    statement = statement_at(culprit.source, culprit.finding.location)
-    if isinstance(statement, ast.Assign):
-        yield after(culprit.source, statement, f"{request.name}.retain_grad()")
+    if isinstance(culprit.statement, ast.Assign):
+        yield after(culprit.source, culprit.statement, f"{request.name}.retain_grad()")
 
 
 def projected(culprit: Culprit, request: ask.ProjectLeaf) -> Ways:
@@ -119,12 +117,12 @@ def projected(culprit: Culprit, request: ask.ProjectLeaf) -> Ways:
 def copied_leaf(culprit: Culprit, request: ask.CopyLeaf) -> Ways:
     """`x = x.clone()` before it. Nothing where the program reads the gradient of that name, or an
     optimizer is given it: the copy is no leaf."""
-    source, statement = culprit.source, statement_at(culprit.source, culprit.finding.location)
+    source = culprit.source
     given = [one.value for one in source.nodes.every(ast.Attribute) if one.attr == "grad"]
     for call in optimizers(culprit):
-        given += [one for one in ast.walk(call) if isinstance(one, Holder)]
+        given += [one for one in parts(call, ast.expr) if isinstance(one, Holder)]
     if request.name not in map(source.of, given):
-        yield before(source, statement, f"{request.name} = {request.name}.clone()")
+        yield before(source, culprit.statement, f"{request.name} = {request.name}.clone()")
 
 
 _ATOMS = (ast.Name, ast.Attribute, ast.Call, ast.Subscript, ast.Constant)
@@ -177,16 +175,12 @@ def copied(culprit: Culprit, request: ask.CopyWhenSaved) -> Ways:
     names = {request.name, f"self.{request.name.partition('.')[2]}"}
     names |= {source.of(later)} - {"self"} if later is not None else set()
     given = operands(source, node, request.call.op).get(request.role)
-    parts = [one for one in ast.walk(node) if isinstance(one, ast.expr) and _is_read(one)]
-    for one in (given, *(part for part in parts if _is_of(source, part, names))):
+    # Of the variables, or a part of one.
+    held = ((one, holder_of(one)) for one in parts(node, ast.expr))
+    theirs = (one for one, of in held if of is not None and source.of(of) in names)
+    for one in (given, *theirs):
         if one is not None and _is_read(one):
             yield [source.replaced(one, f"{culprit.text(one)}.clone()")]
-
-
-def _is_of(source: Source, node: ast.expr, names: set[str]) -> bool:
-    """Whether it is one of the variables, or a part of it."""
-    holder = holder_of(node)
-    return holder is not None and source.of(holder) in names
 
 
 def _is_read(node: ast.expr) -> bool:
@@ -197,8 +191,7 @@ def _is_read(node: ast.expr) -> bool:
 
 def without_grad(culprit: Culprit) -> Ways:
     """The statement, and those below it that write as well, in `with torch.no_grad():`."""
-    source, guard = culprit.source, culprit.torch("torch.no_grad()")
-    statement = statement_at(source, culprit.finding.location)
+    source, guard, statement = culprit.source, culprit.torch("torch.no_grad()"), culprit.statement
     if statement is None or whole_lines(source, statement) is None:
         return
     block = block_of(source, statement)

@@ -11,8 +11,9 @@ from gradscope.repair.write.spelling import can_repeat, filled, operand_of
 from gradscope.repair.write.splice import after, keyword
 from gradscope.repair.write.uses import Uses
 from gradscope.rules.wording import proposals
-from gradscope.source import Source, binding
+from gradscope.source import Source
 from gradscope.source.arguments import spelled
+from gradscope.source.meaning import reads_of
 from gradscope.source.spans import alike, user_of
 
 # Of each element its own, in one op with numbers or with as many elements.
@@ -65,14 +66,8 @@ def _without_rows(culprit: Culprit, table: ast.expr) -> Iterator[Candidate]:
     shapes = [one.shape for one in culprit.finding.tensors if one.role == "output"]
     if not isinstance(target, ast.Name) or not shapes or len(shapes[0]) != 2:
         return
-    reads = source.nodes.scope(target).owner(target.id).reads.get(target.id, ())
-    given = {one: binding(source, one) for one in reads}
-    own = [one for one, found in given.items() if found is not None and found.statement is made]
-    if (
-        None in given.values()
-        or len(own) < 2
-        or not all(_is_of_columns(source, one) for one in own)
-    ):
+    own = reads_of(source, target, made) or ()
+    if len(own) < 2 or not all(_is_of_columns(source, one) for one in own):
         return
     name = target.id
     edits = after(source, made, f"{name} = {name}[{name}.isfinite().all(1)]")

@@ -22,7 +22,7 @@ def smoothed(culprit: Culprit) -> Iterator[Candidate]:
 def _layers(culprit: Culprit) -> Iterator[Edit]:
     source = culprit.source
     for node in (*source.nodes.every(ast.Attribute), *source.nodes.every(ast.Name)):
-        if culprit.names.dotted(node) not in _LAYERS:
+        if culprit.dotted(node) not in _LAYERS:
             continue
         text, above = culprit.torch("torch.nn.Tanh"), source.parents[node]
         if isinstance(node, ast.Attribute):  # as the file names the module

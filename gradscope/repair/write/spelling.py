@@ -7,6 +7,7 @@ from gradscope.ops import Edge
 from gradscope.ops.dtypes import Margin
 from gradscope.repair.write.culprit import Culprit
 from gradscope.source.arguments import called, draws
+from gradscope.source.tree import parts
 
 _TAKES_OUT = frozenset("next pop popitem popleft read readline recv send".split())
 _NUMBERS = frozenset(("abs", "float", "int", "len", "max", "min"))  # Python's own
@@ -40,9 +41,7 @@ def can_repeat(culprit: Culprit, node: ast.expr) -> bool:
     """Whether an operand may be written twice: short, and evaluating it again changes nothing."""
     if len(culprit.source.of(node)) > LONGEST_TWICE:
         return False
-    return not any(
-        isinstance(part, ast.Call) and not _is_pure(culprit, part) for part in ast.walk(node)
-    )
+    return all(_is_pure(culprit, part) for part in parts(node, ast.Call))
 
 
 def _is_pure(culprit: Culprit, call: ast.Call) -> bool:
@@ -54,8 +53,7 @@ def _is_pure(culprit: Culprit, call: ast.Call) -> bool:
     name = called(call)
     if isinstance(call.func, ast.Name) and name in _NUMBERS:
         return name not in culprit.source.nodes.scope(call).owner(name).bindings
-    dotted = culprit.names.dotted(call.func) or ""
-    is_torch = dotted.startswith("torch.") or isinstance(call.func, ast.Attribute)
+    is_torch = culprit.dotted(call).startswith("torch.") or isinstance(call.func, ast.Attribute)
     is_pure = not (name.endswith("_") or name in _TAKES_OUT or draws(culprit.source, call))
     return is_torch and is_pure
 
@@ -76,9 +74,8 @@ def infinity(culprit: Culprit, node: ast.expr) -> float | None:
             return None if value is None else -value
         case ast.Call(func=ast.Name("float"), args=[ast.Constant(str(text))]):
             return {"inf": math.inf, "+inf": math.inf, "-inf": -math.inf}.get(text.strip().lower())
-    return (
-        math.inf if culprit.names.dotted(node) in ("math.inf", "numpy.inf", "torch.inf") else None
-    )
+    is_constant = culprit.names.dotted(node) in ("math.inf", "numpy.inf", "torch.inf")
+    return math.inf if is_constant else None
 
 
 def filled(culprit: Culprit, edge: Edge, template: str, node: ast.expr) -> str | None:

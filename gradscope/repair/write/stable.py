@@ -15,6 +15,7 @@ from gradscope.repair.write.uses import calls_around, reads_of_argument, returne
 from gradscope.rules.wording import proposals
 from gradscope.source import definition
 from gradscope.source.arguments import canonical, spelled
+from gradscope.source.spans import targets_of
 
 LONGEST_TEXT = 80  # characters of a form that are one line's worth
 DEEPEST = 8  # ops from the culprit to the end of its expression: no form has more
@@ -109,12 +110,9 @@ def _candidate(culprit: Culprit, node: ast.expr, text: str, reading: Reading) ->
 
 def with_zero_infinity(culprit: Culprit) -> Iterator[Candidate]:
     """CTC has no alignment for a target longer than its input, and an argument that says so."""
-    names = ("torch.nn.functional.ctc_loss", "torch.nn.CTCLoss")
-    for node in culprit.source.nodes.every(ast.Call):
-        if culprit.names.dotted(node.func) in names:
-            title = "let samples without any alignment count as 0"
-            edit = keyword(culprit.source, node, "zero_infinity", "True")
-            yield Candidate(title, (edit,))
+    for node in culprit.calls(("torch.nn.functional.ctc_loss", "torch.nn.CTCLoss")):
+        edit = keyword(culprit.source, node, "zero_infinity", "True")
+        yield Candidate("let samples without any alignment count as 0", (edit,))
 
 
 def _made_of(culprit: Culprit, part: ast.expr, ops: Set[str]) -> list[tuple[ast.expr, str]]:
@@ -150,10 +148,8 @@ def above(culprit: Culprit, node: ast.expr) -> Iterator[ast.AST]:
         yield from calls_around(source, node)
     if isinstance(around, ast.Call):
         yield from reads_of_argument(source, around, node)
-    if isinstance(around, ast.Assign | ast.AnnAssign) and around.value is node:
-        targets = around.targets if isinstance(around, ast.Assign) else [around.target]
-        for target in targets:
+    if isinstance(around, ast.Assign | ast.AnnAssign):
+        for target in targets_of(source, node):
             if isinstance(target, ast.Name):
-                owner = source.nodes.scope(target).owner(target.id)
-                reads = owner.reads.get(target.id, ())
+                reads = source.nodes.reads(target)
                 yield from (one for one in reads if definition(source, one) is node)

@@ -1,7 +1,6 @@
 """Updates of the parameters: their length, what they add up, and when gradients are cleared."""
 
 import ast
-from collections.abc import Iterator
 
 from gradscope.facts import Update
 from gradscope.facts import requests as ask
@@ -12,11 +11,11 @@ from gradscope.repair.write.statements import block_of, dropped
 from gradscope.repair.write.training import rate_of, rates
 from gradscope.repair.write.uses import given_to
 from gradscope.source import definition, expression
-from gradscope.source.arguments import called, spelled
+from gradscope.source.arguments import argument, called, spelled
 from gradscope.source.hand_updates import ascent, rate_by_hand, written
 from gradscope.source.literals import setting
 from gradscope.source.spans import statement_at
-from gradscope.source.tree import covers
+from gradscope.source.tree import covers, names_in, parts
 
 
 def slower(culprit: Culprit, request: ask.LowerRate) -> Ways:
@@ -58,17 +57,14 @@ def step_first(culprit: Culprit, request: ask.StepBeforeClearing) -> Ways:
 def averaged(culprit: Culprit, request: ask.AverageLoss) -> Ways:
     """The mean of what is summed up: `x.mean()` for `x.sum()`, `reduction="mean"` for that of a
     loss, or of its layer."""
-    place = request.total.location
-    is_here = place is not None and place.file == culprit.source.file
-    call = culprit.at(place) if place is not None and is_here else None
+    call = culprit.at(request.total.location)
     if not isinstance(call, ast.Call):
         return
     found, layer = spelled(culprit.source, call), given_to(culprit.source, call.func)
-    for one in (call, layer):
-        for key in one.keywords if isinstance(one, ast.Call) else ():
-            if key.arg == "reduction" and isinstance(key.value, ast.Constant):
-                text = culprit.source.of(key.value).replace("sum", "mean")
-                yield (culprit.source.replaced(key.value, text),)
+    for reduction in (argument(one, "reduction") for one in (call, layer)):
+        if isinstance(reduction, ast.Constant):
+            text = culprit.source.of(reduction).replace("sum", "mean")
+            yield (culprit.source.replaced(reduction, text),)
     if not isinstance(call.func, ast.Attribute):
         return
     if found.name == "sum" and not (found.positional[1:] or found.keywords):
@@ -82,8 +78,7 @@ def descending(culprit: Culprit, request: ask.Descend) -> Ways:
         return
     found = ascent(source, update.location, update.optimizer)
     if isinstance(found, ast.keyword):
-        edit = source.replaced(found.value, f"-{source.of(found.value)}")
-        yield (edit,)
+        yield (source.replaced(found.value, f"-{source.of(found.value)}"),)
     elif found is not None:
         start, end = source.extent(found.target)[1], source.extent(found.value)[0]
         yield (source.edit(start, end, " -= "),)
@@ -107,8 +102,7 @@ def divided(culprit: Culprit, request: ask.DivideLoss) -> Ways:
     source, call = culprit.source, culprit.at(request.backward)
     if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
         loss = call.func.value
-        edit = source.replaced(loss, f"({source.of(loss)} / {request.passes})")
-        yield (edit,)
+        yield (source.replaced(loss, f"({source.of(loss)} / {request.passes})"),)
 
 
 def averaged_once(culprit: Culprit, request: ask.AverageOnce) -> Ways:
@@ -124,15 +118,14 @@ def averaged_once(culprit: Culprit, request: ask.AverageOnce) -> Ways:
             statement = around
         yield (dropped(source, statement),)
         return
-    names = {one.id for one in ast.walk(statement) if isinstance(one, ast.Name)}
-    function = source.nodes.function(statement)
-    for one in (node for node in ast.walk(function) if isinstance(node, ast.stmt)):
+    names = names_in(statement)
+    for one in parts(source.nodes.function(statement), ast.stmt):
         target = written(source, one) if isinstance(one, ast.Assign | ast.AugAssign) else None
         is_bound = isinstance(target, ast.Name) and target.id in names
         if isinstance(one, ast.AugAssign) and is_bound and isinstance(one.op, ast.Div):
             yield (dropped(source, one),)
-        for part in ast.walk(one) if one is statement or is_bound else ():
-            if isinstance(part, ast.BinOp) and isinstance(part.op, ast.Div):
+        for part in parts(one if one is statement or is_bound else None, ast.BinOp):
+            if isinstance(part.op, ast.Div):
                 left = source.of(part.left)
                 again = isinstance(one, ast.Assign) and target and left == source.of(target)
                 yield (dropped(source, one) if again else culprit.replace(part, left),)
@@ -141,11 +134,9 @@ def averaged_once(culprit: Culprit, request: ask.AverageOnce) -> Ways:
 def decaying(culprit: Culprit, request: ask.DecayRate) -> Ways:
     """`gamma=0.1` for `gamma=10`."""
     source, gamma = culprit.source, request.schedule.gamma or 1.0
-    made = culprit.at(request.schedule.made)
-    given = [key.value for key in getattr(made, "keywords", ()) if key.arg == "gamma"]
-    given += getattr(made, "args", ())[-1:]
-    for one in given[:1]:
-        number = setting(source, one, gamma)
+    given = argument(culprit.at(request.schedule.made), "gamma", -1)
+    if given is not None:
+        number = setting(source, given, gamma)
         yield (source.replaced(number, f"{1 / gamma:g}"),)
 
 
@@ -157,9 +148,9 @@ def _of_optimizer(culprit: Culprit, update: Update) -> ast.expr | None:
     """The learning rate where the optimizer is made: a number, or what was seen to give it."""
     found = [
         rate
-        for node in _optimizers(culprit, update)
-        if (rate := rate_of(node)) is not None
-        and (getattr(rate, "value", None) == update.lr or _was_made(node, update))
+        for node in culprit.source.nodes.every(ast.Call)
+        if called(node) == update.optimizer and (rate := rate_of(node)) is not None
+        if getattr(rate, "value", None) == update.lr or _was_made(node, update)
     ]
     return setting(culprit.source, found[0], update.lr or 0.0) if len(found) == 1 else None
 
@@ -168,13 +159,6 @@ def _was_made(node: ast.Call, update: Update) -> bool:
     """Whether that call has made the optimizer, whose rate no schedule has changed."""
     is_first = update.base_lr in (None, update.lr)
     return is_first and update.made is not None and covers(node, update.made.line)
-
-
-def _optimizers(culprit: Culprit, update: Update) -> Iterator[ast.Call]:
-    """The calls that may have made the optimizer."""
-    for node in culprit.source.nodes.every(ast.Call) if _is_here(culprit, update) else ():
-        if called(node) == update.optimizer:
-            yield node
 
 
 def _calls(statement: ast.stmt, method: str) -> bool:

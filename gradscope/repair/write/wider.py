@@ -10,6 +10,7 @@ from gradscope.repair.write.statements import rebound
 from gradscope.rules.wording import phrases, proposals
 from gradscope.source import definition
 from gradscope.source.arguments import spelled
+from gradscope.source.tree import names_in, parts
 
 TENSORS = frozenset(
     "self other mat1 mat2 tensor1 tensor2 x1 x2 target weight query key value".split()
@@ -25,14 +26,13 @@ def widened(culprit: Culprit) -> Iterator[Candidate]:
         for role, node in culprit.operands.items()
         if role in TENSORS and not isinstance(node, ast.Constant)
     ]
-    read = {part.id for node in tensors for part in ast.walk(node) if isinstance(part, ast.Name)}
-    edits = rebound(culprit, read, f"{{x}}.{method}")
+    edits = rebound(culprit, set().union(*map(names_in, tensors)), f"{{x}}.{method}")
     if edits:
         yield from _within(culprit, edits, wide)
         yield Candidate(f"compute what follows in {wide}", edits)
     nodes = culprit.source.nodes
     for node in tensors[:1]:
-        meaning = definition(culprit.source, node) if isinstance(node, ast.Name) else None
+        meaning = definition(culprit.source, node)
         if meaning is not None and nodes.function(meaning) is not nodes.module:
             text = f"{culprit.text(meaning)}.{method}"
             yield culprit.written(f"compute what follows in {wide}", meaning, text)
@@ -52,9 +52,8 @@ def _within(culprit: Culprit, widening: tuple[Edit, ...], wide: str) -> Iterator
     where = culprit.source.nodes.function(culprit.node) if culprit.node is not None else None
     if back is None or where is None:
         return
-    returns = [node for node in ast.walk(where) if isinstance(node, ast.Return)]
-    if len(returns) == 1 and returns[0].value is not None:
-        value = returns[0].value
+    values = [node.value for node in parts(where, ast.Return)]
+    if len(values) == 1 and (value := values[0]) is not None:
         narrowed = culprit.replace(value, f"({culprit.source.of(value)}).{back}")
         function = getattr(where, "name", "this")
         title = f"compute `{function}` in {wide}, and give back {culprit.dtype}"
@@ -66,18 +65,17 @@ def _widened_before(culprit: Culprit, wide: str, method: str) -> Iterator[Candid
     for node in culprit.related("birth"):
         found = spelled(culprit.source, node)
         if (first := found.first) is not None:
-            edit = culprit.replace(first, f"{culprit.text(first)}.{method}")
-            yield Candidate(proposals.WIDER.format(op=found.name, dtype=wide), (edit,))
+            title = proposals.WIDER.format(op=found.name, dtype=wide)
+            yield culprit.written(title, first, f"{culprit.text(first)}.{method}")
 
 
 def _bfloat16(culprit: Culprit) -> Iterator[Candidate]:
     """bfloat16 wherever the file says float16: as small, with the range of float32."""
-    edits = []
-    for node in culprit.source.nodes.every(ast.Attribute):
-        end = culprit.source.extent(node)[1]
-        if culprit.names.dotted(node) in ("torch.float16", "torch.half"):
-            edits.append(culprit.source.edit(end - len(node.attr), end, "bfloat16"))
-        elif node.attr == "half" and isinstance(culprit.source.parents.get(node), ast.Call):
-            edits.append(culprit.source.edit(end - len("half"), end, "bfloat16"))
+    edits = [
+        culprit.source.renamed(node, "bfloat16")
+        for node in culprit.source.nodes.every(ast.Attribute)
+        if culprit.dotted(node) in ("torch.float16", "torch.half")
+        or (node.attr == "half" and isinstance(culprit.source.parents.get(node), ast.Call))
+    ]
     if edits:
         yield Candidate("use bfloat16, which has the range of float32", tuple(edits))
