@@ -36,15 +36,7 @@ _PLACES = {
     "watch": "gradscope.integrations.watch",
 }
 
-__all__ = [
-    "Finding",
-    "GradscopeError",
-    "Report",
-    "Severity",
-    "Trace",
-    "trace",
-    "watch",
-]
+__all__ = ["Finding", "GradscopeError", "Report", "Severity", "Trace", "trace", "watch"]
 
 
 def __getattr__(name: str) -> Any:

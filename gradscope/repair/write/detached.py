@@ -9,10 +9,9 @@ from gradscope.repair.write.arrays import in_torch, kept
 from gradscope.repair.write.culprit import Candidate, Culprit
 from gradscope.repair.write.cycles import loops_around
 from gradscope.repair.write.graphs import whole_parameter
-from gradscope.repair.write.initial import PARAMETERS, away_from_zero
+from gradscope.repair.write.initial import PARAMETERS, away_from_zero, smoothed
 from gradscope.repair.write.once import computed_once
 from gradscope.repair.write.parameters import made_later
-from gradscope.repair.write.smooth import smoothed
 from gradscope.repair.write.spelling import can_repeat
 from gradscope.repair.write.splice import before, commented, keyword
 from gradscope.repair.write.statements import block_of, dropped, rebound

@@ -30,7 +30,6 @@ from gradscope.repair.write import (
     stepping,
     tamed,
     training,
-    unsaturated,
     wider,
 )
 from gradscope.repair.write.culprit import Candidate, Culprit, NoTorch, Ways
@@ -117,7 +116,7 @@ BY_FIELDS: Mapping[type[ask.Request], Callable[[Culprit, Any], Ways]] = {
     ask.LeaveOutNothing: empty.left_out,
     ask.BoundIndex: instead.bounded_index,
     ask.TameSlope: tamed.tamed,
-    ask.Unsaturated: unsaturated.opposite,
+    ask.Unsaturated: stable.opposite,
     ask.Reattach: detached.reconnected,
     ask.HookBackward: backward.hooked,
     ask.Rewrite: backward.corrected,

@@ -1,14 +1,19 @@
-"""Composite expressions at the culprit, put into their stable form."""
+"""Composite expressions at the culprit, put into their stable form; and a loss that is flat where a
+probability is low, put into the one that is steep there."""
 
 import ast
 from collections import deque
 from collections.abc import Iterator, Mapping, Set
+from functools import partial
 
-from gradscope.repair.write import ends, recurrences, scattered
+from gradscope.facts import Flat
+from gradscope.facts import requests as ask
+from gradscope.repair.write import ends, recurrences
 from gradscope.repair.write.composites import FORMS, Form
-from gradscope.repair.write.culprit import Candidate, Culprit
+from gradscope.repair.write.culprit import Candidate, Culprit, Ways
+from gradscope.repair.write.forms import in_form
 from gradscope.repair.write.left_over import left_over
-from gradscope.repair.write.reading import Reading
+from gradscope.repair.write.reading import Reading, atom
 from gradscope.repair.write.spelling import can_repeat
 from gradscope.repair.write.splice import keyword
 from gradscope.repair.write.uses import calls_around, reads_of_argument, returned
@@ -40,7 +45,7 @@ def rewritten(culprit: Culprit) -> Iterator[Candidate]:
                     break
     yield from ends.both(culprit)
     yield from recurrences.in_logarithms(culprit)
-    yield from scattered.shifted(culprit)
+    yield from recurrences.shifted(culprit)
 
 
 def _written(culprit: Culprit, node: ast.expr, form: Form) -> Candidate | None:
@@ -153,3 +158,67 @@ def above(culprit: Culprit, node: ast.expr) -> Iterator[ast.AST]:
             if isinstance(target, ast.Name):
                 reads = source.nodes.reads(target)
                 yield from (one for one in reads if definition(source, one) is node)
+
+
+_FAR = 32  # expressions from the culprit to the loss that it is a part of
+_NEGATED = {"softplus(z)": "-torch.nn.functional.softplus(-{z:atom})"}
+_LOSSES = {
+    "log(1 - sigmoid(z))": "-torch.nn.functional.logsigmoid({z})",
+    "log(1 - sigmoid(z) + eps)": "-torch.nn.functional.logsigmoid({z})",
+    "log(1 - p)": "-torch.log({p:atom})",
+    "log(1 - p + eps)": "-torch.log({p:atom} + {eps})",
+    "logsigmoid(-z)": "-torch.nn.functional.logsigmoid({z})",
+}
+
+
+def opposite(culprit: Culprit, request: ask.Unsaturated) -> Ways:
+    """`-logsigmoid(z)` for `log(1 - sigmoid(z))`, `-log(p)` for `log(1 - p)`, and `f(p, 1 - y)` for
+    `-f(p, y)`, wherever the culprit, or a call that led to it, is a part of one of these."""
+    for node in _parts_of(culprit, request.flat):
+        raised = partial(_raised, negated=_is_negated(culprit, node))
+        template = Reading(culprit, node).form(raised, node)
+        if template is not None:
+            yield (culprit.replace(node, culprit.torch(template)),)
+
+
+def _parts_of(culprit: Culprit, flat: Flat) -> Iterator[ast.expr]:
+    """The expressions that it is in, also by the names for them, the innermost first; then those
+    that use it elsewhere."""
+    calls = flat.call, *flat.uses
+    starts = [culprit.node, *(culprit.at(one) for call in calls for one in call.frames)]
+    waiting: list[ast.AST] = [one for one in starts if one is not None]
+    seen: set[ast.AST] = set()
+    while waiting and len(seen) < _FAR:
+        node = waiting.pop(0)
+        if node not in seen and isinstance(node, ast.expr):
+            seen.add(node)
+            waiting += above(culprit, node)
+            yield node
+
+
+def _raised(read: Reading, node: ast.expr, *, negated: bool) -> str | None:
+    """What is steep where `node` is flat, which goes into the loss `negated` or not; None where it
+    is no such loss."""
+    found = spelled(read.culprit.source, node)
+    if found.name == "neg" and isinstance(loss := found.first, ast.Call) and not negated:
+        if len(loss.args) > 1:
+            return _of_label(read, loss)
+    return in_form(read, _NEGATED if negated else _LOSSES, node)
+
+
+def _of_label(read: Reading, call: ast.Call) -> str:
+    """A loss of the same kind with the opposite of its second argument, the label."""
+    label = call.args[1]
+    return read.culprit.source.written(call, {label: f"1 - {atom(read.text(label))}"})
+
+
+def _is_negated(culprit: Culprit, node: ast.expr) -> bool:
+    """Whether it goes into its statement with the other sign."""
+    negated = False
+    source, parent = culprit.source, culprit.source.parents.get(node)
+    while isinstance(parent, ast.expr):
+        is_minus = isinstance(parent, ast.UnaryOp) and isinstance(parent.op, ast.USub)
+        is_taken = isinstance(parent, ast.BinOp) and isinstance(parent.op, ast.Sub)
+        negated ^= is_minus or (is_taken and getattr(parent, "right", None) is node)
+        node, parent = parent, source.parents.get(parent)
+    return negated

@@ -23,13 +23,7 @@ from gradscope.facts import (
 from gradscope.facts import requests as ask
 from gradscope.rules import fixes
 from gradscope.rules.reading import measurements
-from gradscope.rules.reading.growths import (
-    bound_of,
-    clip_bound,
-    crosses_pole,
-    is_clipped,
-    is_huge,
-)
+from gradscope.rules.reading.growths import bound_of, clip_bound, crosses_pole, is_clipped, is_huge
 from gradscope.rules.rule import Rule
 from gradscope.rules.wording import phrases
 

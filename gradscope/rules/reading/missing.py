@@ -1,16 +1,6 @@
 """Which of the gradients that are missing, or exactly 0, are a fault of the program."""
 
-from gradscope.facts import (
-    Absence,
-    Event,
-    Kind,
-    Leaf,
-    Limits,
-    Magnitudes,
-    NoGradient,
-    Phase,
-    Trace,
-)
+from gradscope.facts import Absence, Event, Kind, Leaf, Limits, Magnitudes, NoGradient, Phase, Trace
 from gradscope.ops.dtypes import finfo
 from gradscope.ops.traits import Trait, has
 from gradscope.rules.reading import evidence
