@@ -20,8 +20,10 @@ from gradscope.facts import (
     Root,
     Severity,
     Strength,
+    Subject,
     Symptom,
     Trace,
+    Trouble,
 )
 from gradscope.facts.requests import Request
 from gradscope.ops import Edge
@@ -183,6 +185,16 @@ class Rule:
         counts = {"near": near.near, "numel": near.numel, "dtype": near.dtype}
         known: Parts = {"step": near.step, "evidence": {**facts, **counts}}
         return self.found(message, why, near.call, **(known | parts))
+
+
+def places(*known: tuple[str, Location | None, str]) -> tuple[Related, ...]:
+    """Further places of a finding, each with its role and what is said of it; no unknown ones."""
+    return tuple(Related(role, at, said) for role, at, said in known if at is not None)
+
+
+def symptoms(trouble: Trouble, of: Subject, step: int, names: Iterable[str]) -> tuple[Symptom, ...]:
+    """The same of each of some tensors."""
+    return tuple(Symptom(trouble, of, step, name) for name in names)
 
 
 def tensors(event: Event) -> tuple[Operand, ...]:

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-from gradscope.facts import Finding, Phase, Related, Reload, Root, Severity, Trace, plural
+from gradscope.facts import Finding, Phase, Reload, Root, Severity, Trace, plural
 from gradscope.facts import requests as ask
 from gradscope.rules.reading import measurements
-from gradscope.rules.rule import Rule
+from gradscope.rules.rule import Rule, places
 
 
 class AliasedState(Rule):
@@ -49,7 +49,7 @@ class AliasedState(Rule):
         parameters = plural(reload.parameters, "parameter")
         passes = plural(reload.passes, "pass", "passes")
         place, loads = reload.taken_at or reload.loaded_at, reload.loaded_at
-        use = (Related("use", loads, "copies them onto themselves"),) if loads else ()
+        use = places(("use", loads, "copies them onto themselves"))
         return self.found(
             f"loading the kept state of `{reload.model}` changes nothing: it is no copy",
             f"`state_dict()` gives references to the {parameters}. Training has changed what was"

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
-from gradscope.facts import Event, Finding, Fix, Kind, Operand, Related, Root, Trace, plural
+from gradscope.facts import Event, Finding, Fix, Kind, Operand, Root, Trace, plural
 from gradscope.facts import requests as ask
 from gradscope.ops.traits import Trait, has
 from gradscope.rules.reading import evidence
-from gradscope.rules.rule import Rule
+from gradscope.rules.rule import Rule, places
 from gradscope.rules.wording import phrases, proposals
 
 
@@ -58,7 +58,7 @@ class AllMaskedSoftmax(Rule):
             message=_headline(event),
             label="the slope is exp(-inf - -inf)" if is_sum else "every weight is 0, so 0 / 0",
             why=_mechanism(root, event),
-            related=(Related("mask", writes, "masks the scores"),) if writes else (),
+            related=places(("mask", writes, "masks the scores")),
             fixes=_OF_SUMS if is_sum else (*_of_triangle(event), *_REPAIRS),
             facts={"masked_rows": rows, "row_total": total},
         )

@@ -8,14 +8,13 @@ from gradscope.facts import (
     Fix,
     FunctionCheck,
     Phase,
-    Related,
     Root,
     SavedInstead,
     Severity,
     Trace,
 )
 from gradscope.facts import requests as ask
-from gradscope.rules.rule import Rule
+from gradscope.rules.rule import Rule, places
 from gradscope.rules.wording import backward_words as words
 from gradscope.rules.wording import phrases
 
@@ -86,7 +85,6 @@ class BadCustomBackward(Rule):
     ) -> Finding:
         is_wrong = check.verdict == "wrong"
         later = tuple(symptom for root in caused for symptom in root.symptoms)
-        places = (("use", check.forward, "forward"), ("call", check.call, "called here"))
         aftermath = ""
         if later:
             first = min(later, key=lambda symptom: symptom.step)
@@ -101,7 +99,7 @@ class BadCustomBackward(Rule):
             node=check.node,
             location=check.location or check.call,
             label=words.label(check),
-            related=tuple(Related(role, at, label) for role, at, label in places if at is not None),
+            related=places(("use", check.forward, "forward"), ("call", check.call, "called here")),
             evidence=_evidence(check, other),
             numbers=tuple(words.numbers(check)),
             symptoms=(check.symptom, *later) if is_wrong else (),

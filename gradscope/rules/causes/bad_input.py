@@ -19,7 +19,7 @@ from gradscope.facts import (
 )
 from gradscope.facts import requests as ask
 from gradscope.rules.reading import evidence
-from gradscope.rules.rule import Rule
+from gradscope.rules.rule import Rule, places
 from gradscope.rules.wording import phrases, proposals
 
 
@@ -124,7 +124,7 @@ def _of_an_array(found: Finding, fault: ArrayFault, reader: Call) -> Finding:
 
 def _met(found: Finding, reader: Call) -> tuple[Related, ...]:
     """Where the program read it, of what is told at another place."""
-    return (Related("use", reader.location, found.label),) if reader.location is not None else ()
+    return places(("use", reader.location, found.label))
 
 
 def _what(event: Event) -> str:

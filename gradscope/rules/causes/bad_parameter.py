@@ -1,9 +1,9 @@
 """NaN or inf that was in a parameter or a buffer before the step."""
 
-from gradscope.facts import Event, Finding, Fix, Kind, Location, Related, Root, Trace
+from gradscope.facts import Event, Finding, Fix, Kind, Location, Root, Trace
 from gradscope.facts import requests as ask
 from gradscope.rules.reading import evidence
-from gradscope.rules.rule import Rule
+from gradscope.rules.rule import Rule, places
 from gradscope.rules.wording import phrases
 
 
@@ -68,7 +68,7 @@ class BadParameter(Rule):
             label=f"first read here, {what} already",
             why=f"The {holder} was bad {when}: {came}. `{phrases.spelled(reader.op)}` is the first"
             " op that reads them, and is not at fault.",
-            related=(Related("birth", at, f"writes the {what}"),) if at is not None else (),
+            related=places(("birth", at, f"writes the {what}")),
             fixes=fixes,
         )
 

@@ -31,7 +31,7 @@ from gradscope.rules.cutoffs import FEWEST_CLEARED, LASTING
 from gradscope.rules.reading.divergence import by_place
 from gradscope.rules.reading.lost import Loss, losses
 from gradscope.rules.reading.missing import NOT_HELD, is_dead, is_mild, overflow_behind
-from gradscope.rules.rule import Asked, Rule
+from gradscope.rules.rule import Asked, Rule, places, symptoms
 from gradscope.rules.wording import phrases
 from gradscope.rules.wording.dead_gradient_words import WORDS
 
@@ -112,9 +112,7 @@ class DeadGradient(Rule):
         optimizer = (last.made or last.location) if last is not None and is_old else None
         gets = "parameter gets" if len(group) == 1 else "parameters get"
         names = [one.leaf for one in group]
-        symptoms = tuple(
-            Symptom(_trouble(one), Subject.GRADIENT, one.step, one.leaf) for one in group
-        )
+        own = tuple(Symptom(_trouble(one), Subject.GRADIENT, one.step, one.leaf) for one in group)
         return self.found(
             f"{len(group)} {gets} {_what(first)}: {phrases.listed(names)}",
             WORDS[first.reason].why,
@@ -133,7 +131,7 @@ class DeadGradient(Rule):
                 "grad_output": first.grad_output,
             },
             numbers=tuple(_numbers(group, magnitudes)),
-            symptoms=() if is_unheld else symptoms,
+            symptoms=() if is_unheld else own,
             fixes=(_fix(first),),
         )
 
@@ -177,9 +175,7 @@ class DeadGradient(Rule):
             label="nothing is left to step along",
             evidence={"reason": "cleared", "parameters": trained, "of": len(magnitudes.leaves)},
             numbers=(f"{plural(len(trained), 'parameter')} held by the optimizer",),
-            symptoms=tuple(
-                Symptom(Trouble.NONE, Subject.GRADIENT, first, name) for name in trained
-            ),
+            symptoms=symptoms(Trouble.NONE, Subject.GRADIENT, first, trained),
             fixes=(ask.StepBeforeClearing(last),),
         )
 
@@ -213,9 +209,7 @@ class DeadGradient(Rule):
                 f"{plural(len(trained), 'parameter')} held by the optimizer",
             ),
             # Of the last step: whether a repair holds shows when it has run as far.
-            symptoms=tuple(
-                Symptom(Trouble.ZERO, Subject.GRADIENT, last.index, name) for name in names
-            ),
+            symptoms=symptoms(Trouble.ZERO, Subject.GRADIENT, last.index, names),
             fixes=(ask.GiveLogits(),) if _is_torchs_own(where) else (instead, ask.LowerRate()),
         )
 
@@ -342,11 +336,9 @@ def _what(absence: Absence) -> str:
 
 
 def _related(absence: Absence) -> tuple[Related, ...]:
-    if absence.related is None:
-        return ()
     if absence.reason is NoGradient.UNUSED:
-        return (Related("use", absence.related, "never calls it"),)
-    return (Related("call", absence.related, "runs without a graph"),)
+        return places(("use", absence.related, "never calls it"))
+    return places(("call", absence.related, "runs without a graph"))
 
 
 def _numbers(group: Sequence[Absence], magnitudes: Magnitudes) -> Iterator[str]:

@@ -10,7 +10,6 @@ from gradscope.facts import (
     Fix,
     Magnitudes,
     Phase,
-    Related,
     Root,
     Strength,
     Subject,
@@ -23,7 +22,7 @@ from gradscope.facts import (
 )
 from gradscope.facts import requests as ask
 from gradscope.rules.reading import divergence
-from gradscope.rules.rule import Asked, Rule
+from gradscope.rules.rule import Asked, Rule, places
 from gradscope.rules.wording import phrases
 
 _INNOCENT = "No op is at fault; an overflow is only where the growth ends."
@@ -137,7 +136,7 @@ class DivergingTraining(Rule):
             op=roots[0].event.op if roots else "step",
             location=update.location,
             label=_STALE if stale else f"steps {_at(update)}".strip(),
-            related=(Related("use", adds_up, label),) if adds_up is not None else (),
+            related=places(("use", adds_up, label)),
             evidence={
                 "losses": list(rise.losses),
                 "factor": rise.factor,
@@ -159,12 +158,12 @@ class DivergingTraining(Rule):
         )
 
     def _not_learning(
-        self, trace: Trace, places: Sequence[Sequence[Update]], clearing: Clearing | None
+        self, trace: Trace, groups: Sequence[Sequence[Update]], clearing: Clearing | None
     ) -> Finding:
-        first = places[0]
+        first = groups[0]
         own = {one.step for one in first}
         losses = [step.loss or 0.0 for step in trace.steps if step.index in own]
-        others = (updates[-1].location for updates in places[1:])
+        others = (updates[-1].location for updates in groups[1:])
         return self.found(
             f"the gradients are never cleared, and over {len(losses)} steps the loss goes from"
             f" {number(losses[0])} to {number(losses[-1])}",
@@ -178,7 +177,7 @@ class DivergingTraining(Rule):
             label=_STALE,
             evidence={"losses": losses[:64], "lr": first[-1].lr, "stale_gradients": True},
             numbers=(f"loss by step: {phrases.series(losses)}",),
-            related=tuple(Related("use", one, "and so does this") for one in others if one),
+            related=places(*(("use", one, "and so does this") for one in others)),
             fixes=(ask.ClearGradients(clearing),),
             strength=Strength.FALLBACK,
         )

@@ -12,7 +12,6 @@ from gradscope.facts import (
     Limits,
     Magnitudes,
     Phase,
-    Related,
     Root,
     Severity,
     Strength,
@@ -27,7 +26,7 @@ from gradscope.facts import (
 from gradscope.facts import requests as ask
 from gradscope.rules.cutoffs import LARGEST_SHARE, SHARE_OF_NORM
 from gradscope.rules.reading import growths
-from gradscope.rules.rule import Rule
+from gradscope.rules.rule import Rule, places
 from gradscope.rules.wording import phrases
 
 
@@ -97,7 +96,7 @@ class ExplodingGradient(Rule):
             phase=Phase.BACKWARD,
             step=step,
             label=label,
-            related=tuple(Related("use", one, "takes this gradient") for one in users[-1:]),
+            related=places(*(("use", one, "takes this gradient") for one in users[-1:])),
             evidence={
                 **growths.facts_of(growth),
                 "nodes": list(growth.nodes),
@@ -142,7 +141,7 @@ class ExplodingGradient(Rule):
             op=event.op,
             location=at,
             label=f"repeated {len(growth.norms)} times before the overflow",
-            related=(Related("use", place, "leaves the range"),) if place and is_elsewhere else (),
+            related=places(("use", place if is_elsewhere else None, "leaves the range")),
             evidence=growths.facts_of(growth),
             numbers=tuple(phrases.profile(growth, "the values", "the first one first")),
             symptoms=root.symptoms,

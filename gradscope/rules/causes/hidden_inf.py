@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from gradscope.facts import Event, Finding, Related, Root, Severity, Trace
+from gradscope.facts import Event, Finding, Root, Severity, Trace
 from gradscope.ops.traits import Trait, has
-from gradscope.rules.rule import Rule
+from gradscope.rules.rule import Rule, places
 from gradscope.rules.wording import phrases
 
 
@@ -58,5 +58,5 @@ class HiddenInf(Rule):
             f"The loss and its gradients are finite. Backward sends gradient 0 through `{op}`"
             " at these elements, and 0 stays 0 only as long as the slope there is finite.",
             label=f"{word} here",
-            related=(Related("mask", place, "hides it going forward"),) if place else (),
+            related=places(("mask", place, "hides it going forward")),
         )

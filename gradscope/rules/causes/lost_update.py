@@ -24,7 +24,7 @@ from gradscope.rules.cutoffs import FEWEST
 from gradscope.rules.reading import measurements
 from gradscope.rules.reading.growths import clip_bound
 from gradscope.rules.reading.lost import Loss, Lost, losses
-from gradscope.rules.rule import Asked, Rule
+from gradscope.rules.rule import Asked, Rule, symptoms
 from gradscope.rules.wording import phrases
 from gradscope.rules.wording.lost_words import numbers, words
 
@@ -102,9 +102,7 @@ class LostUpdate(Rule):
             op="step",
             location=place,
             label="no parameter is written",
-            symptoms=tuple(
-                Symptom(Trouble.UNCHANGED, Subject.PARAMETER, step, name) for name in named
-            ),
+            symptoms=symptoms(Trouble.UNCHANGED, Subject.PARAMETER, step, named),
             fixes=(ask.UpdateInPlace(),),
         )
 
@@ -206,10 +204,8 @@ def _symptoms(lost: Lost) -> tuple[Symptom, ...]:
         return (Symptom(Trouble.UNCHANGED, Subject.PARAMETER, *worst, lost.passes, lost.of),)
     if lost.how in _MOVING:
         return ()
-    return tuple(
-        Symptom(Trouble.UNCHANGED, Subject.PARAMETER, _step(lost), name)
-        for name in (lost.others or usage.held)
-    )
+    unmoved = lost.others or usage.held
+    return symptoms(Trouble.UNCHANGED, Subject.PARAMETER, _step(lost), unmoved)
 
 
 _MILD = (Loss.ASLEEP, Loss.SQUARED, Loss.LEFT_OVER, Loss.OVERCLIPPED, Loss.UPSIDE_DOWN)

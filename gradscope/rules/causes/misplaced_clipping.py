@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-from gradscope.facts import Finding, LateClip, Phase, Related, Root, Severity, Trace, number
+from gradscope.facts import Finding, LateClip, Phase, Root, Severity, Trace, number
 from gradscope.facts import requests as ask
 from gradscope.rules.reading import measurements
-from gradscope.rules.rule import Rule
+from gradscope.rules.rule import Rule, places
 
 # For each wrong order: what the function does, the label, the mechanism, and what the other call
 # does, which should have come at another time.
@@ -119,7 +119,7 @@ class MisplacedClipping(Rule):
             op=clip.function,
             location=clip.location,
             label=label,
-            related=(Related("use", clip.other, other),) if clip.other is not None else (),
+            related=places(("use", clip.other, other)),
             evidence={
                 **measurements.fields_of(clip, "order", "bound", "scale"),
                 "total_norm": clip.total,

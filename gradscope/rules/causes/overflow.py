@@ -13,7 +13,6 @@ from gradscope.facts import (
     Operand,
     Phase,
     Raised,
-    Related,
     Root,
     Strength,
     Subject,
@@ -30,7 +29,7 @@ from gradscope.ops.traits import Trait, has
 from gradscope.rules import fixes
 from gradscope.rules.reading import evidence, measurements
 from gradscope.rules.reading.missing import is_lost, overflow_behind
-from gradscope.rules.rule import Asked, Rule
+from gradscope.rules.rule import Asked, Rule, places
 from gradscope.rules.wording import phrases
 
 
@@ -128,7 +127,7 @@ class Overflow(Rule):
             label=_label(event, evidence.edge(event)),
             why=f"{_mechanism(event)} Here `{made}` makes 0 of it: the loss stays finite, and what"
             " is multiplied by that 0 is lost, going forward and back.",
-            related=(Related("mask", place, "makes 0 of the inf"),) if place else (),
+            related=places(("mask", place, "makes 0 of the inf")),
             fixes=(fixes.wider(event),),
             facts={"max": finfo(evidence.dtype(event)).max},
         )

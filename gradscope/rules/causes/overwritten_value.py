@@ -2,19 +2,9 @@
 
 from collections.abc import Iterator
 
-from gradscope.facts import (
-    Finding,
-    Overwrite,
-    Phase,
-    Related,
-    Root,
-    Subject,
-    Symptom,
-    Trace,
-    Trouble,
-)
+from gradscope.facts import Finding, Overwrite, Phase, Root, Subject, Trace, Trouble
 from gradscope.facts import requests as ask
-from gradscope.rules.rule import Rule
+from gradscope.rules.rule import Rule, places, symptoms
 from gradscope.rules.wording import phrases
 
 
@@ -53,7 +43,6 @@ class OverwrittenValue(Rule):
 
     def _about(self, one: Overwrite) -> Finding:
         op, writer = phrases.spelled(one.call.op), phrases.spelled(one.writer)
-        place = one.call.location
         return self.found(
             f"`{writer}` overwrites what `{op}` has saved for its backward, and autograd does not"
             " see it",
@@ -67,8 +56,8 @@ class OverwrittenValue(Rule):
             node=one.node,
             location=one.location,
             label="written after it was saved",
-            related=(Related("use", place, f"`{op}` saved it here"),) if place else (),
+            related=places(("use", one.call.location, f"`{op}` saved it here")),
             evidence={"saved_by": one.call.op},
-            symptoms=(Symptom(Trouble.WRONG, Subject.GRADIENT, one.step, op),),
+            symptoms=symptoms(Trouble.WRONG, Subject.GRADIENT, one.step, [op]),
             fixes=(ask.CopyBeforeWriting(),),
         )

@@ -1,13 +1,13 @@
 """A finite value whose slope is infinite, differentiated at that very point."""
 
-from gradscope.facts import Ancestor, Call, Event, Finding, Fix, Related, Root, Strength, Trace
+from gradscope.facts import Ancestor, Call, Event, Finding, Fix, Root, Strength, Trace
 from gradscope.facts import requests as ask
 from gradscope.ops import Edge
 from gradscope.ops.edges import Nature
 from gradscope.ops.traits import Trait, has
 from gradscope.rules import fixes
 from gradscope.rules.reading import evidence
-from gradscope.rules.rule import Rule
+from gradscope.rules.rule import Rule, places
 from gradscope.rules.wording import phrases
 
 
@@ -50,7 +50,9 @@ class SingularDerivative(Rule):
             return None
         if edge is None and evidence.infinite_operands(event):
             return None  # nothing infinite in its formula but its slope may be put down to that
-        bound = _bound(event, edge) if edge else None
+        # A clamp right above it keeps the operand in a range whose end is the edge.
+        above = evidence.above(event, edge.argument) if edge else None
+        bound = above if above and has(above.node, Trait.BOUNDS) else None
         guard = bound.call.location if bound is not None and bound.call is not None else None
         known = fixes.preferred(self.name, event, edge, trace)
         return self.finding(
@@ -59,7 +61,7 @@ class SingularDerivative(Rule):
             message=_headline(event, edge),
             label=fixes.says(edge, event) if edge else f"slope is {phrases.outcome(event.output)}",
             why=_mechanism(event, edge, bound),
-            related=(Related("call", guard, "guards the value, not the slope"),) if guard else (),
+            related=places(("call", guard, "guards the value, not the slope")),
             fixes=known or (_away(event.blame),),
             strength=Strength.LIKELY if edge else Strength.FALLBACK,
         )
@@ -123,12 +125,6 @@ def _mechanism(event: Event, edge: Edge | None, bound: Ancestor | None) -> str:
 
 def _slope(event: Event, edge: Edge) -> str:
     return phrases.number(evidence.slope(event, edge))
-
-
-def _bound(event: Event, edge: Edge) -> Ancestor | None:
-    """The clamp right above the op: it keeps the operand in a range whose end is the edge."""
-    above = evidence.above(event, edge.argument)
-    return above if above and has(above.node, Trait.BOUNDS) else None
 
 
 def _away(call: Call) -> Fix:

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from gradscope.facts import Finding, Phase, Related, Root, Severity, Trace
+from gradscope.facts import Finding, Phase, Root, Severity, Trace
 from gradscope.facts import requests as ask
-from gradscope.rules.rule import Rule
+from gradscope.rules.rule import Rule, places
 
 
 class UncalledBackward(Rule):
@@ -59,9 +59,7 @@ class UncalledBackward(Rule):
                 op=own.name,
                 location=own.location,
                 label="nobody calls this",
-                related=(Related("use", own.forward, "this is differentiated"),)
-                if own.forward
-                else (),
+                related=places(("use", own.forward, "this is differentiated")),
                 evidence={"class": own.name, "passes_on": own.passes_on},
                 fixes=(ask.HookBackward(own),),
             )

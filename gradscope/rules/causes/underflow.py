@@ -11,7 +11,6 @@ from gradscope.facts import (
     Fix,
     NoGradient,
     Phase,
-    Related,
     Root,
     Subject,
     Symptom,
@@ -26,7 +25,7 @@ from gradscope.ops.patterns import recognize
 from gradscope.ops.traits import Trait, has
 from gradscope.rules import fixes
 from gradscope.rules.reading import evidence
-from gradscope.rules.rule import Asked, Rule
+from gradscope.rules.rule import Asked, Rule, places
 from gradscope.rules.wording import phrases
 
 SMALLEST_HALF = 2.0**-24  # the smallest float16 number that is not 0
@@ -88,7 +87,7 @@ class Underflow(Rule):
             message=message,
             label=fixes.says(edge, event),
             why=why,
-            related=(Related("birth", born, "flushed to 0 here"),) if born is not None else (),
+            related=places(("birth", born, "flushed to 0 here")),
             fixes=_repairs(event, edge, flushed, trace),
             facts={"tiny": finfo(evidence.dtype(event)).tiny},
         )

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from gradscope.facts import Compiling, Finding, Fix, Related, Root, Severity, Trace, Unexamined
+from gradscope.facts import Compiling, Finding, Fix, Root, Severity, Trace, Unexamined
 from gradscope.rules.reading import evidence
-from gradscope.rules.rule import Rule
+from gradscope.rules.rule import Rule, places
 from gradscope.rules.wording import phrases
 
 _NARROW = Fix(
@@ -44,9 +44,7 @@ class Unobserved(Rule):
         what = phrases.name(one, "what it received")
         of = phrases.of_total(event.bad, event.numel)
         bad = phrases.bad_word(one.nan, event.bad - one.nan) if one else "NaN"
-        met: tuple[Related, ...] = ()
-        if reader.location is not None and reader is not event.blame:
-            met = (Related("use", reader.location, f"computes with {what}"),)
+        met = reader.location if reader is not event.blame else None
         found = self.finding(
             root,
             trace,
@@ -54,7 +52,7 @@ class Unobserved(Rule):
             label=f"`{event.op}` brought it here",
             why="All that this rank gave to the collective was finite. What made the values bad ran"
             " in another process: its own report names it.",
-            related=met,
+            related=places(("use", met, f"computes with {what}")),
         )
         return replace(found, severity=Severity.ERROR)
 

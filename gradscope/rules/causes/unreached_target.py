@@ -8,7 +8,6 @@ from gradscope.facts import (
     Fix,
     NoGradient,
     Phase,
-    Related,
     Root,
     Severity,
     Trace,
@@ -16,7 +15,7 @@ from gradscope.facts import (
     percent,
 )
 from gradscope.facts import requests as ask
-from gradscope.rules.rule import Rule
+from gradscope.rules.rule import Rule, places
 from gradscope.rules.wording import phrases
 
 _WHITE = 255.0
@@ -103,7 +102,7 @@ class UnreachedTarget(Rule):
             phase=Phase.FORWARD,
             step=one.step,
             label=f"is {bounds}",
-            related=(Related("use", at, "compares it with the targets"),) if at is not None else (),
+            related=places(("use", at, "compares it with the targets")),
             evidence={"share": one.share, "low": one.low, "high": one.high},
             fixes=(request, scaled) if one.alone else (scaled,),
         )

@@ -8,14 +8,13 @@ from gradscope.facts import (
     Root,
     Severity,
     Subject,
-    Symptom,
     Trace,
     Trouble,
     UnreadFlag,
     plural,
 )
 from gradscope.facts import requests as ask
-from gradscope.rules.rule import Rule
+from gradscope.rules.rule import Rule, symptoms
 from gradscope.rules.wording import phrases
 
 
@@ -60,6 +59,7 @@ class UnreadFlags(Rule):
         kind = "module" if flag.of_module else "parameter"
         count, holds = plural(len(flag.held), kind), "trained" if flag.value else "frozen"
         is_lost = flag.value and flag.trained
+        still = flag.held if is_lost and not flag.of_module else ()
         whose = "those in it have" if flag.of_module else "theirs has"
         return self.found(
             f"`{flag.attribute} = {flag.value}` of {count} changes nothing:"
@@ -72,9 +72,6 @@ class UnreadFlags(Rule):
             op="requires_grad",
             location=flag.location,
             label="nothing reads this",
-            symptoms=tuple(
-                Symptom(Trouble.UNCHANGED, Subject.PARAMETER, step, name)
-                for name in (flag.held if is_lost and not flag.of_module else ())
-            ),
+            symptoms=symptoms(Trouble.UNCHANGED, Subject.PARAMETER, step, still),
             fixes=(ask.SetFlag(flag.attribute, flag.of_module),),
         )

@@ -2,22 +2,11 @@
 
 from collections.abc import Iterator
 
-from gradscope.facts import (
-    Finding,
-    Location,
-    Phase,
-    Related,
-    Root,
-    Severity,
-    Trace,
-    Usage,
-    number,
-    plural,
-)
+from gradscope.facts import Finding, Location, Phase, Root, Severity, Trace, Usage, number, plural
 from gradscope.facts import requests as ask
 from gradscope.rules.cutoffs import FEWEST_TERMS
 from gradscope.rules.reading.lost import averaged_again, backward_of, undivided
-from gradscope.rules.rule import Rule
+from gradscope.rules.rule import Rule, places
 
 
 class WrongAverage(Rule):
@@ -107,7 +96,7 @@ class WrongAverage(Rule):
             op="step",
             location=request.backward,
             label=f"is added up over {passes} passes",
-            related=(Related("use", usage.steps_at, "uses the sum"),) if usage.steps_at else (),
+            related=places(("use", usage.steps_at, "uses the sum")),
             evidence={
                 "optimizer": usage.optimizer,
                 "passes": passes,

@@ -3,10 +3,10 @@
 import math
 from collections.abc import Iterator
 
-from gradscope.facts import Finding, Phase, Related, Root, Scores, Severity, Trace
+from gradscope.facts import Finding, Phase, Root, Scores, Severity, Trace
 from gradscope.facts import requests as ask
 from gradscope.ops.traits import Trait, has
-from gradscope.rules.rule import Rule
+from gradscope.rules.rule import Rule, places
 from gradscope.rules.wording import phrases
 
 
@@ -103,7 +103,7 @@ class WrongScores(Rule):
             step=one.step,
             label=label,
             severity=Severity.ERROR if one.raw else self.severity,
-            related=(Related("use", at, use),) if at is not None else (),
+            related=places(("use", at, use)),
             evidence={"classes": one.classes},
             fixes=(fix,),
         )
