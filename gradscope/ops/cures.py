@@ -52,6 +52,11 @@ def ceiling(margin: Margin, harmless: str = "0.0") -> Cure:
     return Cure("{x}.clamp_max({eps})", "{x} < {eps}", harmless, margin)
 
 
+def lowest(margin: Margin) -> Cure:
+    """For an operand that overflows downwards."""
+    return Cure("{x}.clamp_min(-{eps})", "{x} > -{eps}", "0.0", margin)
+
+
 def within(margin: Margin, harmless: str = "0.0") -> Cure:
     """For an operand that overflows on both sides."""
     return Cure("{x}.clamp(-{eps}, {eps})", "{x}.abs() < {eps}", harmless, margin)

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 
-from gradscope.ops.cures import FINITE, Cure, ceiling, within
+from gradscope.ops.cures import FINITE, Cure, ceiling, lowest, within
 from gradscope.ops.dtypes import Margin
 from gradscope.ops.edges import OpFact, fact, overflow, slope_too_large
 from gradscope.ops.predicates import both, infinite, overflows
@@ -61,7 +61,7 @@ def _infinite_activation(name: str) -> OpFact:
             "self",
             lambda values: values["self"] == -math.inf,
             f"{name} multiplies -inf by a gate that is 0",
-            cure=replace(FINITE, guard="{x}.clamp_min(-{eps})", margin=Margin.EXPONENT),
+            cure=replace(lowest(Margin.EXPONENT), condition=FINITE.condition),
         ),
     )
 
@@ -136,12 +136,7 @@ FACTS = (
         overflow(
             both(overflows("self", by=lambda x: x * x / 2), lambda values: values["self"] < 0),
             "the tail -{x}^2 / 2",
-            Cure(
-                guard="{x}.clamp_min(-{eps})",
-                condition="{x} > -{eps}",
-                harmless="0.0",
-                margin=Margin.SQUARE,
-            ),
+            lowest(Margin.SQUARE),
         ),
     ),
 )

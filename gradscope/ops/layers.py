@@ -16,7 +16,7 @@ from gradscope.ops.edges import (
     undefined,
 )
 from gradscope.ops.predicates import both, broke, has_infinity, magnitude, slope_broke
-from gradscope.ops.shared import infinite_input, no_answer, slope_overflow, value_overflow
+from gradscope.ops.shared import infinite_inputs, no_answer, slope_overflow, value_overflow
 
 
 def _meets_infinity(argument: str, *names: str) -> Holds:
@@ -42,13 +42,10 @@ def _product(name: str, first: str, second: str, third: str = "") -> OpFact:
             )
             for argument in (first, second)
         ),
-        *(
-            infinite_input(
-                argument,
-                has_infinity(argument),
-                "{x} is already inf: its products with the gradient meet 0 * inf or inf - inf",
-            )
-            for argument in (first, second)
+        *infinite_inputs(
+            first,
+            second,
+            says="{x} is already inf: its products with the gradient meet 0 * inf or inf - inf",
         ),
         slope_overflow(*names, what="the sum of products in the slope"),
     )
@@ -126,10 +123,8 @@ def _complex(name: str) -> OpFact:
         )
 
     too_large = overflow(broke("self"), "the modulus, or its reciprocal,", wider=True)
-    infinite = infinite_input(
-        "self", has_infinity("self"), "slope is {x} over its modulus: inf / inf"
-    )
-    return fact(name, too_large, infinite, broke_at(True), broke_at(False))
+    infinite = infinite_inputs("self", says="slope is {x} over its modulus: inf / inf")
+    return fact(name, too_large, *infinite, broke_at(True), broke_at(False))
 
 
 _POOLS = ("avg_pool2d", "avg_pool3d", "_adaptive_avg_pool2d", "_adaptive_avg_pool3d")

@@ -19,8 +19,8 @@ from gradscope.ops.edges import (
     pole,
     too_steep,
 )
-from gradscope.ops.predicates import both, broke, has_infinity, largest, slope_broke
-from gradscope.ops.shared import infinite_input
+from gradscope.ops.predicates import both, broke, largest, slope_broke
+from gradscope.ops.shared import infinite_inputs
 
 _JITTER = "{x} + {eps} * torch.eye({x}.shape[-1], dtype={x}.dtype, device={x}.device)"
 
@@ -69,7 +69,7 @@ def _decomposition(
         what = value or "the matrix is close to singular, and its factors leave the dtype"
         singular = partial(pole, cause="degenerate-decomposition", argument=argument)
         edges.append(singular(broke(argument), what, cure))
-    edges.append(infinite_input(argument, has_infinity(argument), "the matrix already holds inf"))
+    edges += infinite_inputs(argument, says="the matrix already holds inf")
     for holds, size, cause in (
         (_huge, "large", "overflow"),
         (_tiny, "small", "degenerate-decomposition"),

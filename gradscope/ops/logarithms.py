@@ -1,11 +1,13 @@
 """Logarithms and the products that contain one."""
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 
-from gradscope.ops.cures import PROBABILITY, beyond, floor
+from gradscope.ops.cures import PROBABILITY, Cure, beyond, floor
 from gradscope.ops.dtypes import Margin
 from gradscope.ops.edges import (
+    Edge,
     OpFact,
     fact,
     overflow,
@@ -41,6 +43,35 @@ def _logarithm(name: str, base: float) -> OpFact:
     )
 
 
+def _product(
+    name: str,
+    at: float,
+    log: Callable[[float], float],
+    says: tuple[str, str],
+    cure: Cure,
+    edge: Edge,
+) -> OpFact:
+    """self times the logarithm of `other`, which ends `at` a point. `says` is what there is, and
+    below it; `edge` that of the slope."""
+    end = equals("other", at)
+    return fact(
+        name,
+        pole(
+            both(end, lambda values: values["self"] != 0),
+            says[0],
+            cure,
+            argument="other",
+            cause="log-zero",
+        ),
+        undefined(below("other", at), says[1], cure, argument="other"),
+        overflow(
+            overflows("self", "other", by=lambda x, y: x * log(y)), "the product with the logarithm"
+        ),
+        removable(both(equals("self", 0), end), _ZERO_TIMES_LOG, cure, argument="other"),
+        edge,
+    )
+
+
 FACTS = (
     _logarithm("log", math.e),
     _logarithm("log2", 2),
@@ -71,26 +102,12 @@ FACTS = (
             replace(PROBABILITY, condition="{x} > {eps}"),
         ),
     ),
-    fact(
+    _product(
         "xlogy",
-        pole(
-            both(equals("other", 0), lambda values: values["self"] != 0),
-            _OF_ZERO,
-            _POSITIVE,
-            argument="other",
-            cause="log-zero",
-        ),
-        undefined(below("other", 0), _OF_NEGATIVE, _POSITIVE, argument="other"),
-        overflow(
-            overflows("self", "other", by=lambda x, y: x * math.log(y)),
-            "the product with the logarithm",
-        ),
-        removable(
-            both(equals("self", 0), equals("other", 0)),
-            _ZERO_TIMES_LOG,
-            _POSITIVE,
-            argument="other",
-        ),
+        0,
+        math.log,
+        (_OF_ZERO, _OF_NEGATIVE),
+        _POSITIVE,
         too_steep(
             both(overflows("self", "other", by=lambda x, y: x / y), lambda v: abs(v["other"]) < 1),
             "slope",
@@ -98,26 +115,12 @@ FACTS = (
             argument="other",
         ),
     ),
-    fact(
+    _product(
         "special_xlog1py",
-        pole(
-            both(equals("other", -1), lambda values: values["self"] != 0),
-            _AT_MINUS_1,
-            _ABOVE_MINUS_1,
-            argument="other",
-            cause="log-zero",
-        ),
-        undefined(below("other", -1), _BELOW_MINUS_1, _ABOVE_MINUS_1, argument="other"),
-        overflow(
-            overflows("self", "other", by=lambda x, y: x * math.log1p(y)),
-            "the product with the logarithm",
-        ),
-        removable(
-            both(equals("self", 0), equals("other", -1)),
-            _ZERO_TIMES_LOG,
-            _ABOVE_MINUS_1,
-            argument="other",
-        ),
+        -1,
+        math.log1p,
+        (_AT_MINUS_1, _BELOW_MINUS_1),
+        _ABOVE_MINUS_1,
         slope_too_large(
             overflows("self", "other", by=lambda x, y: x / (1 + y)), "slope {x} / (1 + other)"
         ),

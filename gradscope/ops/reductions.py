@@ -4,7 +4,7 @@ from gradscope.ops.cures import away
 from gradscope.ops.dtypes import Margin
 from gradscope.ops.edges import OpFact, Values, empty, fact, slope_too_large, too_steep
 from gradscope.ops.predicates import both, has_infinity, magnitude, slope_broke
-from gradscope.ops.shared import infinite_input, no_answer, slope_overflow, value_overflow
+from gradscope.ops.shared import infinite_inputs, no_answer, slope_overflow, value_overflow
 
 _OTHERS = "the product of the other elements in the slope"
 
@@ -58,14 +58,10 @@ def _spread(name: str) -> OpFact:
 def _norm(name: str, *arguments: str) -> OpFact:
     """At 0 PyTorch gives the subgradient 0. What breaks are the powers inside: x^(p - 1)."""
     first = arguments[0]
-    infinite = [
-        infinite_input(argument, has_infinity(argument), "slope is {x} over the norm: inf / inf")
-        for argument in arguments
-    ]
     return fact(
         name,
         value_overflow(*arguments, what="sum of powers"),
-        *infinite,
+        *infinite_inputs(*arguments, says="slope is {x} over the norm: inf / inf"),
         too_steep(
             # A nonzero element whose square falls below the smallest number of float32.
             both(slope_broke(*arguments), lambda values: 0 < abs(values[first]) < 1e-19),

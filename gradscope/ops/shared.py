@@ -2,7 +2,7 @@
 
 from gradscope.ops.cures import FINITE, Cure
 from gradscope.ops.edges import Edge, Holds, infinite_already, overflow, slope_too_large, undefined
-from gradscope.ops.predicates import broke, slope_broke
+from gradscope.ops.predicates import broke, has_infinity, slope_broke
 
 
 def no_answer(argument: str, holds: Holds, says: str, *, cure: Cure = FINITE) -> Edge:
@@ -13,6 +13,11 @@ def no_answer(argument: str, holds: Holds, says: str, *, cure: Cure = FINITE) ->
 def infinite_input(argument: str, holds: Holds, says: str, *, cure: Cure = FINITE) -> Edge:
     """An operand that is inf already: the value hides it, the slope has no answer for it."""
     return infinite_already(holds, says, cure, argument=argument)
+
+
+def infinite_inputs(*operands: str, says: str) -> tuple[Edge, ...]:
+    """The same of each of these operands, of ops that mix elements."""
+    return tuple(infinite_input(one, has_infinity(one), says) for one in operands)
 
 
 def value_overflow(*operands: str, what: str = "result") -> Edge:

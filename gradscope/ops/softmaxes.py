@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 from gradscope.ops.cures import FINITE, Cure
 from gradscope.ops.edges import Edge, Holds, OpFact, Values, fact, infinite_already, undefined
-from gradscope.ops.predicates import broke, has_infinity
-from gradscope.ops.shared import infinite_input, slope_overflow, value_overflow
+from gradscope.ops.predicates import broke
+from gradscope.ops.shared import infinite_inputs, slope_overflow, value_overflow
 
 _KEEP_EMPTY_ROWS = "torch.where({x}.isneginf().all({dim}, keepdim=True), 0.0, {x})"
 _ROW_HAS_ITEMS = "~{x}.isneginf().all({dim}, keepdim=True)"
@@ -90,12 +90,6 @@ def _pairwise(name: str) -> OpFact:
 
 def _attention(name: str) -> OpFact:
     inputs = ("query", "key", "value")
-    infinite = [
-        infinite_input(
-            argument, has_infinity(argument), "{x} is already inf: a weight of 0 times inf is NaN"
-        )
-        for argument in inputs
-    ]
 
     def masked(values: Values) -> bool:
         mask = values.get("attn_mask.neginf", values.get("attn_bias.neginf", 0.0))
@@ -111,7 +105,7 @@ def _attention(name: str) -> OpFact:
             cause="all-masked-softmax",
         ),
         value_overflow(*inputs, what="product of queries and keys"),
-        *infinite,
+        *infinite_inputs(*inputs, says="{x} is already inf: a weight of 0 times inf is NaN"),
         slope_overflow(*inputs, what="the product of values and gradients"),
     )
 

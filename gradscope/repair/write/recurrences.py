@@ -18,7 +18,7 @@ from gradscope.repair.write.uses import Uses
 from gradscope.rules.wording import proposals
 from gradscope.source import definition
 from gradscope.source.arguments import Spelled, arguments_of, spelled
-from gradscope.source.scopes import Binding, Scope
+from gradscope.source.scopes import Scope
 from gradscope.source.spans import ancestors
 from gradscope.source.tree import names_in, parts
 
@@ -72,7 +72,8 @@ def _carried(culprit: Culprit, scope: Scope) -> frozenset[str]:
             continue
         read = [other for one in made if one.value for other in _names(one.value)]
         is_plain = all(one.value is not None for one in made)
-        in_loop = [_is_in_loop(culprit, one) for one in made]
+        around = (ancestors(culprit.source, one.statement) for one in made)
+        in_loop = [any(isinstance(each, _LOOPS) for each in one) for one in around]
         if not is_plain or not any(in_loop):
             continue
         if not all(in_loop) or not found.isdisjoint(read):
@@ -83,10 +84,6 @@ def _carried(culprit: Culprit, scope: Scope) -> frozenset[str]:
 
 def _names(node: ast.AST) -> list[str]:
     return [one.id for one in parts(node, ast.Name)]
-
-
-def _is_in_loop(culprit: Culprit, made: Binding) -> bool:
-    return any(isinstance(one, _LOOPS) for one in ancestors(culprit.source, made.statement))
 
 
 def _rewrite(read: Reading, scope: Scope) -> None:

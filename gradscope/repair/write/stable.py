@@ -201,15 +201,10 @@ def _raised(read: Reading, node: ast.expr, *, negated: bool) -> str | None:
     is no such loss."""
     found = spelled(read.culprit.source, node)
     if found.name == "neg" and isinstance(loss := found.first, ast.Call) and not negated:
-        if len(loss.args) > 1:
-            return _of_label(read, loss)
+        if len(loss.args) > 1:  # a loss of the same kind with the opposite of the label
+            label = loss.args[1]
+            return read.culprit.source.written(loss, {label: f"1 - {atom(read.text(label))}"})
     return in_form(read, _NEGATED if negated else _LOSSES, node)
-
-
-def _of_label(read: Reading, call: ast.Call) -> str:
-    """A loss of the same kind with the opposite of its second argument, the label."""
-    label = call.args[1]
-    return read.culprit.source.written(call, {label: f"1 - {atom(read.text(label))}"})
 
 
 def _is_negated(culprit: Culprit, node: ast.expr) -> bool:

@@ -96,7 +96,11 @@ class DegenerateDecomposition(Rule):
                 f" It is not symmetric either (elements differ by {text_of(found.asymmetry, 2)}),"
                 f" and `{op}` reads one half of it."
             )
-        steps = {one.step: _condition(one) for one in (*raised.earlier, found)}  # the last of each
+        # The last of each, by the size of the eigenvalues.
+        steps = {
+            one.step: abs(one.largest / one.smallest) if one.smallest else math.inf
+            for one in (*raised.earlier, found)
+        }
         history = ", ".join(f"{text_of(size, 2)} at step {step}" for step, size in steps.items())
         return self.found(
             f"{phrases.name(matrix, 'the matrix')} is"
@@ -137,11 +141,6 @@ class DegenerateDecomposition(Rule):
             why=_mechanism(event),
             fixes=_repairs(event, edge, trace),
         )
-
-
-def _condition(found: Spectrum) -> float:
-    """The largest eigenvalue over the smallest one, both by size."""
-    return abs(found.largest / found.smallest) if found.smallest else math.inf
 
 
 def _rounded(found: Spectrum, eps: float) -> float:

@@ -121,6 +121,7 @@ class ExplodingGradient(Rule):
         dtype = event.output.dtype if event.output is not None else "its dtype"
         way = "time step by time step" if growth.axis == "time" else "layer by layer"
         at = growth.call.location or place
+        what = "the weights" if _has_matrices(magnitudes) else "the factor of each repeat"
         is_elsewhere = place is not None and at is not None and place.line != at.line
         between = Fix(
             "stable-op",
@@ -134,7 +135,7 @@ class ExplodingGradient(Rule):
             f" overflows {dtype}",
             f"The same computation multiplies what it is given, {way}: a norm of"
             f" {text_of(first, 3)} becomes {text_of(last, 3)} before it leaves the range. The"
-            f" growth is steady, so it comes from {_factor(magnitudes)} and not from one bad batch,"
+            f" growth is steady, so it comes from {what} and not from one bad batch,"
             " and backward multiplies by the same. A wider dtype only lasts a few repeats longer.",
             growth.call,
             step=growth.step,
@@ -154,10 +155,6 @@ class ExplodingGradient(Rule):
 def _has_matrices(magnitudes: Magnitudes) -> bool:
     known = magnitudes.dimensions  # of nothing, where no backward has run
     return not known or any(most > 1 for _, _, most in known)
-
-
-def _factor(magnitudes: Magnitudes) -> str:
-    return "the weights" if _has_matrices(magnitudes) else "the factor of each repeat"
 
 
 def _at_the_reason(growth: Growth, magnitudes: Magnitudes) -> Iterator[Fix | ask.Request]:

@@ -77,7 +77,9 @@ class Underflow(Rule):
         if edge is None or edge.cause not in ("zero-division", "log-zero", self.name):
             return None
         flushed = _flushed_at(event, edge)
-        if flushed is None and not _loses_its_epsilon(event) and edge.cause != self.name:
+        # An optimizer in half precision: its eps of 1e-8 and its squared gradients are both 0.
+        is_half = event.phase is Phase.OPTIMIZER and evidence.dtype(event) == "float16"
+        if flushed is None and not is_half and edge.cause != self.name:
             return None
         born = flushed.location if flushed is not None else None
         message, why = _words(event, edge, flushed)
@@ -137,11 +139,6 @@ def _flushed_at(event: Event, edge: Edge) -> Call | None:
         if not has(call.op, Trait.KEEPS_ZERO):
             return None
     return None
-
-
-def _loses_its_epsilon(event: Event) -> bool:
-    """An optimizer in half precision: its eps of 1e-8 and its squared gradients are both 0."""
-    return event.phase is Phase.OPTIMIZER and evidence.dtype(event) == "float16"
 
 
 def _words(event: Event, edge: Edge, flushed: Call | None) -> tuple[str, str]:
