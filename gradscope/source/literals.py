@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from gradscope.source.arguments import arguments_of, called
 from gradscope.source.meaning import binding
 from gradscope.source.text import Source
+from gradscope.source.tree import last_name
 
 _NAMESPACES = ("Namespace", "SimpleNamespace", "dict")
 
@@ -48,15 +49,11 @@ def _defaults(text: Source, name: str) -> Iterator[ast.expr]:
 
 def _attributes(text: Source, name: str) -> Iterator[ast.expr]:
     """What is given to an attribute of that name, whatever it is of."""
-    for made in text.nodes.every(ast.Assign):
-        for target in made.targets:
-            is_field = isinstance(text.parents[made], ast.ClassDef) and _is_name(target, name)
-            if is_field or (isinstance(target, ast.Attribute) and target.attr == name):
-                yield made.value
-    for field in text.nodes.every(ast.AnnAssign):
-        is_field = isinstance(text.parents[field], ast.ClassDef)
-        if is_field and _is_name(field.target, name) and field.value is not None:
-            yield field.value
+    for target, value in text.nodes.given():
+        of_class = isinstance(text.parents[text.nodes.statement(target)], ast.ClassDef)
+        is_read_so = isinstance(target, ast.Attribute) or of_class
+        if is_read_so and last_name(target) == name:
+            yield value
     yield from _keywords(text, name)
 
 
@@ -65,10 +62,9 @@ def _items(text: Source, key: object) -> Iterator[ast.expr]:
     for made in text.nodes.every(ast.Dict):
         pairs = zip(made.keys, made.values, strict=True)
         yield from (value for at, value in pairs if getattr(at, "value", None) == key)
-    for given in text.nodes.every(ast.Assign):
-        for target in given.targets:
-            if isinstance(target, ast.Subscript) and getattr(target.slice, "value", None) == key:
-                yield given.value
+    for target, value in text.nodes.given():
+        if isinstance(target, ast.Subscript) and getattr(target.slice, "value", None) == key:
+            yield value
     yield from _keywords(text, key)
 
 
@@ -76,10 +72,6 @@ def _keywords(text: Source, name: object) -> Iterator[ast.expr]:
     for call in text.nodes.every(ast.Call):
         if called(call) in _NAMESPACES:
             yield from (key.value for key in call.keywords if key.arg == name)
-
-
-def _is_name(node: ast.expr, name: str) -> bool:
-    return isinstance(node, ast.Name) and node.id == name
 
 
 def _given(text: Source, name: ast.Name) -> ast.expr | None:

@@ -110,6 +110,13 @@ class Tree:
             assert isinstance(node, kind)
             yield node
 
+    def given(self) -> Iterator[tuple[ast.expr, ast.expr]]:
+        """What every assignment gives what: the targets and their values, as `assigned` has it."""
+        for made in self.every(ast.Assign):
+            for target in made.targets:
+                yield from assigned(target, made.value)
+        yield from ((one.target, one.value) for one in self.every(ast.AnnAssign) if one.value)
+
     def ending(self, at: Place) -> Sequence[Op]:
         """The expressions that end at a place, the outermost first."""
         return self._ending.get(at, ())

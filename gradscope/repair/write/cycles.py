@@ -164,14 +164,13 @@ def rate_of_one(culprit: Culprit, request: ask.RateOfOne) -> Ways:
     if rate is None:
         return
     function = _function_at(culprit, schedule.given_by if schedule is not None else None)
-    for node in ast.walk(function) if function is not None else ():
-        match node:
-            case ast.BinOp(left=left, op=ast.Mult(), right=other) if alike(left, rate):
-                yield culprit.written(_FACTORS, node, factor(culprit.text(other)))
-            case ast.BinOp(left=other, op=ast.Mult(), right=right) if alike(right, rate):
-                yield culprit.written(_FACTORS, node, factor(culprit.text(other)))
-            case ast.BinOp(left=left, op=ast.Div()) if alike(left, rate):
-                yield culprit.written(_FACTORS, left, "1")
+    for node in parts(function, ast.BinOp):
+        sides = ((node.left, node.right), (node.right, node.left))
+        other = next((other for one, other in sides if alike(one, rate)), None)
+        if isinstance(node.op, ast.Mult) and other is not None:
+            yield culprit.written(_FACTORS, node, factor(culprit.text(other)))
+        elif isinstance(node.op, ast.Div) and other is node.right:
+            yield culprit.written(_FACTORS, node.left, "1")
     yield [culprit.replace(rate, "1.0")]
 
 

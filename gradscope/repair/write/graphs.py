@@ -48,8 +48,8 @@ def let_go(culprit: Culprit, request: ask.DetachCarried) -> Ways:
 def _averaged(source: Source, name: str) -> Iterator[ast.expr]:
     """The `x` of `name = 0.9 * name + 0.1 * x`: no parameter stands between the old and the new
     average, so nothing is to be learnt through the old one."""
-    for one in source.nodes.every(ast.Assign):
-        terms = _both(one.value, ast.Add) if source.of(one.targets[0]) == name else ()
+    for target, value in source.nodes.given():
+        terms = _both(value, ast.Add) if source.of(target) == name else ()
         weighed = [_both(term, ast.Mult) for term in terms]
         shares = [[part for part in both if not _is_number(source, part)] for both in weighed]
         if len(shares) == 2 and all(len(share) == 1 for share in shares):

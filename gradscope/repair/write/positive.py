@@ -23,18 +23,16 @@ def as_logarithm(culprit: Culprit, request: ask.LearnLogarithm) -> Iterator[tupl
     """`self.log_scale = nn.Parameter(x.log())` for `self.scale = nn.Parameter(x)`, and
     `self.log_scale.exp()` where that is read. Nothing where it is written to in other places."""
     source, name = culprit.source, request.name.rpartition(".")[2]
-    made = _assigned(source, name)
+    made = _given(source, name)
     reads = (*source.nodes.every(ast.Name), *source.nodes.every(ast.Attribute))
     taken = {last_name(node) for node in reads}
     if len(made) != 1 or not name.isidentifier() or f"log_{name}" in taken:
         return
-    target, start = made[0].targets[0], _started(culprit, made[0].value)
-    if start is None:
+    target, value = made[0]
+    if (start := _started(culprit, value)) is None:
         return
-    edits = [
-        culprit.replace(made[0].value, start),
-        culprit.replace(target, _renamed(culprit, target, name)),
-    ]
+    renamed_target = culprit.replace(target, _renamed(culprit, target, name))
+    edits = [culprit.replace(value, start), renamed_target]
     for node in reads:
         is_named = last_name(node) == name and node is not target
         if not is_named or not _is_it(culprit, node, target, request.name):
@@ -50,7 +48,7 @@ def started_at_one(culprit: Culprit, request: ask.StartAtOne) -> Iterator[tuple[
     """`nn.Parameter(torch.ones(n))` for `nn.Parameter(torch.zeros(n))`, and `init.ones_(x)` for
     `init.zeros_(x)`."""
     source, name = culprit.source, request.name.rpartition(".")[2]
-    made = [one.value for one in _assigned(source, name)]
+    made = [value for _, value in _given(source, name)]
     filled = [
         call
         for call in source.nodes.every(ast.Call)
@@ -78,8 +76,8 @@ def _ones(culprit: Culprit, value: ast.expr) -> Iterator[Edit]:
                 yield culprit.source.replaced(node, "1.0")
 
 
-def _assigned(source: Source, name: str) -> list[ast.Assign]:
-    return [one for one in source.nodes.every(ast.Assign) if last_name(one.targets[0]) == name]
+def _given(source: Source, name: str) -> list[tuple[ast.expr, ast.expr]]:
+    return [(target, value) for target, value in source.nodes.given() if last_name(target) == name]
 
 
 def _started(culprit: Culprit, value: ast.expr) -> str | None:

@@ -7,8 +7,8 @@ function gives it, as long as that still means the same where it is used.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 from gradscope.repair.write.culprit import ATOMS, Culprit
@@ -84,11 +84,8 @@ class Reading:
             return None
         if given not in self.rewritten:
             self.seen.add(given)
-            outer, self.place = self.place, given
-            try:
+            with self._placed(given):
                 text = self.rewrite(given, write) or write(given)
-            finally:
-                self.place = outer
             if text is None:
                 return None
             self.rewritten[given] = text
@@ -109,14 +106,20 @@ class Reading:
 
     def also(self, write: Callable[[Reading, ast.expr], str | None], node: ast.expr) -> bool:
         """Rewrites another expression in its own place; False where it has no such form."""
-        self.place, outer = node, self.place
-        try:
+        with self._placed(node):
             text = self.form(write, node)
-        finally:
-            self.place = outer
         if text is not None:
             self.rewritten[node] = text
         return text is not None
+
+    @contextmanager
+    def _placed(self, node: ast.expr) -> Iterator[None]:
+        """With the place of another text inside."""
+        self.place, outer = node, self.place
+        try:
+            yield
+        finally:
+            self.place = outer
 
     def misread(self) -> dict[ast.expr, tuple[ast.expr, ...]]:
         """What was rewritten, and where it is read elsewhere as it was; no place where the text

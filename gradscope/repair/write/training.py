@@ -171,8 +171,8 @@ def as_list(culprit: Culprit) -> Iterator[Edits]:
     """`list(filter(...))` where the variable that is clipped is given an iterator."""
     source, call = culprit.source, culprit.call
     given = source.of(call.args[0]) if call is not None and call.args else ""
-    made = [one for one in source.nodes.every(ast.Assign) if source.of(one.targets[0]) == given]
-    for value in (one.value for one in made if len(made) == 1):
+    made = [value for target, value in source.nodes.given() if source.of(target) == given]
+    for value in made if len(made) == 1 else ():
         text = source.of(value)
         is_bare = isinstance(value, ast.GeneratorExp)
         yield [culprit.replace(value, f"[{text[1:-1]}]" if is_bare else f"list({text})")]

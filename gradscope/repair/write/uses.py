@@ -11,7 +11,7 @@ from gradscope.source import Source, binding, definition
 from gradscope.source.arguments import arguments_of, called, parameter_of, spelled
 from gradscope.source.meaning import reads_of
 from gradscope.source.spans import ancestors, targets_of
-from gradscope.source.tree import assigned, parts
+from gradscope.source.tree import parts
 
 
 class Lost(Exception):
@@ -300,14 +300,9 @@ def given_to(source: Source, name: ast.expr) -> ast.expr | None:
 
 def _makers(source: Source, name: str) -> dict[ast.Attribute, ast.expr]:
     """The attributes of this name that are given a value, with it."""
-    pairs = (
-        pair
-        for made in source.nodes.every(ast.Assign)
-        for pair in assigned(made.targets[0], made.value)
-    )
     return {
         target: value
-        for target, value in pairs
+        for target, value in source.nodes.given()
         if isinstance(target, ast.Attribute) and target.attr == name
     }
 

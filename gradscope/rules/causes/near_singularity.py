@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from itertools import islice
 
 from gradscope.facts import Approach, DistanceOf, Finding, Root, Severity, Trace, plural
-from gradscope.rules.reading import evidence
+from gradscope.rules.reading import evidence, measurements
 from gradscope.rules.rule import Rule
 from gradscope.rules.wording import phrases
 
@@ -90,11 +90,9 @@ class NearSingularity(Rule):
             numbers=(f"margin {margin}; too near in {one.dtype}: below {reach}",),
             facts={
                 "operand": one.role,
-                "value": one.value,
-                "point": one.point,
+                **measurements.fields_of(one, "value", "point"),
                 "margin": one.distance,
-                "reach": one.reach,
-                "measured": one.measured,
+                **measurements.fields_of(one, "reach", "measured"),
             },
         )
 
