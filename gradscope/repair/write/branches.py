@@ -31,8 +31,7 @@ def by_branch(culprit: Culprit, *, several: bool) -> Iterator[Candidate]:
         values = [definition(culprit.source, one) or one for one in branches]
         if several != any(_ops_that_break(culprit, one) >= _SEVERAL for one in values):
             continue
-        if edits := _edits(culprit, condition, values):
-            yield Candidate(proposals.BRANCHES, edits, same=True)
+        yield Candidate(proposals.BRANCHES, _edits(culprit, condition, values), same=True)
 
 
 def _ops_that_break(culprit: Culprit, value: ast.expr) -> int:

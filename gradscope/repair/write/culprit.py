@@ -35,7 +35,8 @@ class Candidate:
 
 
 Edits = Iterable[Edit]
-Ways = Iterable[Candidate | Edits]  # the best first; edits alone have the title of the fix
+# The best first; edits alone have the title of the fix. What has no edits is left out.
+Ways = Iterable[Candidate | Edits]
 
 
 _TORCH = re.compile(r"(?<![\w.])torch\.(?:nn\.functional\.)?")

@@ -212,8 +212,7 @@ def widened(culprit: Culprit) -> Ways:
         function = call.func
         if isinstance(function, ast.Attribute) and function.attr in _CASTS and not call.args:
             edits.append(source.renamed(function, "float"))
-    if edits:
-        yield Candidate("hold the parameters in float32", tuple(edits))
+    yield Candidate("hold the parameters in float32", tuple(edits))
 
 
 def _is_of_autocast(culprit: Culprit, node: ast.expr) -> bool:

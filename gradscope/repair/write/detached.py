@@ -218,9 +218,8 @@ def _required(culprit: Culprit, name: str) -> Iterator[Candidate]:
     elif isinstance(node, ast.expr):
         text = f"{culprit.text(node)}.requires_grad_()"
         edits = (source.replaced(node, text),)
-    if edits:
-        what = f"`{name}`" if name else "the tensor"
-        yield Candidate(f"let {what} require a gradient", edits)
+    what = f"`{name}`" if name else "the tensor"
+    yield Candidate(f"let {what} require a gradient", edits)
 
 
 def _earlier(culprit: Culprit) -> Iterator[Candidate]:

@@ -32,8 +32,8 @@ def by_logits(culprit: Culprit) -> Iterator[Candidate]:
         if given is None:
             continue
         is_rows = kind.arg_constraints.get("probs") is distributions.constraints.simplex
-        if edits := _given_logits(culprit, _scores if is_rows else _logits, *given):
-            yield Candidate(proposals.BY_LOGITS.format(kind=kind.__name__), edits)
+        edits = _given_logits(culprit, _scores if is_rows else _logits, *given)
+        yield Candidate(proposals.BY_LOGITS.format(kind=kind.__name__), edits)
 
 
 def _probabilities(kind: Any, call: ast.Call) -> tuple[ast.expr, ast.keyword | None] | None:

@@ -190,5 +190,4 @@ def _attention(culprit: Culprit) -> Iterator[Candidate]:
             text = culprit.text(given.value)
             new = f"{text} & ~{text}.all(-1, keepdim=True)"
             edits.append(culprit.replace(given.value, new))
-    if edits:
-        yield Candidate("unmask the rows whose keys are all masked", tuple(edits))
+    yield Candidate("unmask the rows whose keys are all masked", tuple(edits))

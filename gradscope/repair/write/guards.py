@@ -176,11 +176,9 @@ def _bounded_for_all(culprit: Culprit, edge: Edge, node: ast.expr) -> Iterator[C
     for share in (2, 4, 10):  # the last is the bound that normalising flows use
         bound = eps_for(culprit.dtype, Margin.EXPONENT) / share
         edits = for_all_readers(culprit, names[0], f"{{x}}.clamp(-{bound:g}, {bound:g})")
-        if edits:
-            title = proposals.BOUNDED.format(
-                name=name, bound=bound, op=phrases.spelled(culprit.finding.op)
-            )
-            yield Candidate(title, edits, "clamp-domain")
+        op = phrases.spelled(culprit.finding.op)
+        title = proposals.BOUNDED.format(name=name, bound=bound, op=op)
+        yield Candidate(title, edits, "clamp-domain")
 
 
 def _made(culprit: Culprit, edge: Edge) -> ast.expr | None:
@@ -209,9 +207,8 @@ def _upstream(culprit: Culprit) -> Iterator[Candidate]:
     for node in culprit.related("birth"):
         given = _parameters(culprit, node)
         texts = [(one, filled(culprit, edge, edge.cure.guard, one)) for one in given or [node]]
-        edits = [culprit.replace(one, text) for one, text in texts if text is not None]
-        if edits:
-            yield Candidate(_title(kind, culprit, edge, node), tuple(edits), kind)
+        edits = (culprit.replace(one, text) for one, text in texts if text is not None)
+        yield Candidate(_title(kind, culprit, edge, node), tuple(edits), kind)
 
 
 def _parameters(culprit: Culprit, node: ast.expr) -> list[ast.expr]:

@@ -47,11 +47,8 @@ def keeping(culprit: Culprit, request: ask.KeepNorm) -> Iterator[Candidate]:
         ways = [_TANH, _RELU, _ORTHOGONAL] if is_tanh else [_RELU, _ORTHOGONAL]
     weights = list(_filled_by_hand(culprit, {name: ends for name, *ends in request.dimensions}))
     for template, title in ways:
-        edits = tuple(
-            edit for edit in (_filled(culprit, *one, template) for one in weights) if edit
-        )
-        if edits:
-            yield Candidate(title, edits)
+        edits = (_filled(culprit, *one, template) for one in weights)
+        yield Candidate(title, tuple(filter(None, edits)))
     if not weights:
         yield from _steeper(culprit)
 
@@ -103,8 +100,8 @@ def drawn(culprit: Culprit) -> Iterator[Candidate]:
         return
     if culprit.dotted(made) in PARAMETERS and _is_matrix(call.args):
         edit = _filled(culprit, call, culprit.source.of(call), False, "xavier_uniform_({0})")
-        if edit is not None:
-            yield Candidate("start from weights drawn at random (Glorot)", (edit,))
+        edits = () if edit is None else (edit,)
+        yield Candidate("start from weights drawn at random (Glorot)", edits)
 
 
 def _is_matrix(sizes: Sequence[ast.expr]) -> bool:
@@ -196,8 +193,7 @@ def _steeper(culprit: Culprit) -> Iterator[Candidate]:
     old = culprit.finding.op
     for new in _STEEPER.get(old, ()):
         edits = tuple(_renamed(culprit, old, new))
-        if edits:
-            yield Candidate(f"use {new} for {old}: its slope reaches 1", edits)
+        yield Candidate(f"use {new} for {old}: its slope reaches 1", edits)
 
 
 def _renamed(culprit: Culprit, old: str, new: str) -> Iterator[Edit]:
@@ -219,8 +215,7 @@ def smoothed(culprit: Culprit) -> Iterator[Candidate]:
     """`nn.Tanh()` for every `nn.ReLU()` of the file, and `torch.tanh(x)` for `F.relu(x)`: one that
     is left makes the second derivative 0 again."""
     edits = (*_layers(culprit), *_calls(culprit))
-    if edits:
-        yield Candidate("use an activation that has a second derivative: `tanh`", edits)
+    yield Candidate("use an activation that has a second derivative: `tanh`", edits)
 
 
 def _layers(culprit: Culprit) -> Iterator[Edit]:

@@ -76,8 +76,8 @@ def made_later(culprit: Culprit) -> Iterator[Candidate]:
         later = (one for one in block_of(source, made) if one.lineno > made.lineno)
         until_trained = takewhile(lambda one: not isinstance(one, ast.For | ast.While), later)
         for last in [one for one in until_trained if _replaces(source, one, names)][-1:]:
-            if edits := moved(source, made, last):
-                yield Candidate("make the optimizer after the model is complete", edits)
+            edits = moved(source, made, last)
+            yield Candidate("make the optimizer after the model is complete", edits)
         for found in (edits for given in held for edits in _below(source, call, given)):
             title = "make the optimizer for the model that is made of this"
             yield Candidate(title, tuple(found))
@@ -96,8 +96,7 @@ def flagged(culprit: Culprit, request: ask.SetFlag) -> Ways:
             edits.append(source.replaced(one, f"{text}.requires_grad_({source.of(one.value)})"))
         else:
             edits.append(source.replaced(target, f"{text}.requires_grad"))
-    if edits:
-        yield edits
+    yield edits
 
 
 def _replaces(source: Source, place: ast.AST, names: set[str]) -> bool:

@@ -77,5 +77,4 @@ def _bfloat16(culprit: Culprit) -> Iterator[Candidate]:
         if culprit.dotted(node) in ("torch.float16", "torch.half")
         or (node.attr == "half" and isinstance(culprit.source.parents.get(node), ast.Call))
     ]
-    if edits:
-        yield Candidate("use bfloat16, which has the range of float32", tuple(edits))
+    yield Candidate("use bfloat16, which has the range of float32", tuple(edits))
