@@ -47,8 +47,9 @@ def keeping(culprit: Culprit, request: ask.KeepNorm) -> Iterator[Candidate]:
         ways = [_TANH, _RELU, _ORTHOGONAL] if is_tanh else [_RELU, _ORTHOGONAL]
     weights = list(_filled_by_hand(culprit, {name: ends for name, *ends in request.dimensions}))
     for template, title in ways:
-        edits = (_filled(culprit, *one, template) for one in weights)
-        yield Candidate(title, tuple(filter(None, edits)))
+        edits = tuple(filter(None, (_filled(culprit, *one, template) for one in weights)))
+        if edits:
+            yield Candidate(title, edits)
     if not weights:
         yield from _steeper(culprit)
 
