@@ -95,8 +95,8 @@ def fitted(culprit: Culprit, request: ask.FitNumber) -> Ways:
 
 def fitted_cast(culprit: Culprit, request: ask.FitCast) -> Ways:
     """`bias.clamp(min=torch.finfo(scores.dtype).min).to(scores.dtype)`."""
-    call, source = culprit.node, culprit.source
-    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
+    call, source = culprit.call, culprit.source
+    if call is None or not isinstance(call.func, ast.Attribute):
         return
     into = culprit.torch(f"torch.{request.dtype}")
     for given in (*call.args, *(key.value for key in call.keywords)):
@@ -111,8 +111,7 @@ def fitted_cast(culprit: Culprit, request: ask.FitCast) -> Ways:
 
 def scaled_target(culprit: Culprit, request: ask.ScaleTarget) -> Ways:
     """`mask / 255` where the loss is given `mask`."""
-    call = culprit.node
-    target = _argument(call, "target", 1) if isinstance(call, ast.Call) else None
+    target = argument(culprit.node, "target", 1)
     if target is not None:
         text, span = atom(culprit.source.of(target)), request.high - request.low
         if request.low:
@@ -272,8 +271,8 @@ _OF_LABELS = "torch.nn.functional.binary_cross_entropy_with_logits"
 def by_sigmoid(culprit: Culprit, request: ask.TakeSigmoid) -> Ways:
     """`torch.sigmoid(x)` for `x.softmax(1)`, `nn.Sigmoid()` for `nn.Softmax(1)`, and the binary
     loss for a cross entropy, which takes the softmax itself."""
-    call, names = culprit.node, culprit.names
-    if not isinstance(call, ast.Call):
+    call = culprit.call
+    if call is None:
         return
     name, module, function = _OF_ONE[request.op]
     made = layer(culprit, call, name)
@@ -283,7 +282,7 @@ def by_sigmoid(culprit: Culprit, request: ask.TakeSigmoid) -> Ways:
         edit = culprit.replace(made, culprit.torch(module))
     elif loss is not None:
         edit = renamed(culprit, loss, "BCEWithLogitsLoss")
-    elif names.dotted(call.func) == "torch.nn.functional.cross_entropy":
+    elif culprit.dotted(call) == "torch.nn.functional.cross_entropy":
         edit = culprit.replace(call.func, culprit.torch(_OF_LABELS))
     elif found.name == request.op and found.first is not None:
         text = culprit.source.of(found.first)

@@ -104,7 +104,7 @@ def _number(read: Reading, node: ast.expr) -> float | None:
     node = given if given is not None else read.meaning(node)
     if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
         return float(node.value)
-    if isinstance(node, ast.Call) and read.culprit.names.dotted(node.func) in _ROOTS:
+    if isinstance(node, ast.Call) and read.culprit.dotted(node) in _ROOTS:
         inner = _number(read, node.args[0]) if node.args else None
         return math.sqrt(inner) if inner is not None and inner >= 0 else None
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow | ast.Div):
@@ -121,7 +121,7 @@ def _of_distribution(read: Reading, found: Spelled, *, above: bool = False) -> s
     for _ in range(_CALLS):
         inner = returned(source, made) if isinstance(made, ast.Call) else None
         made = inner if inner is not None else made
-    is_normal = isinstance(made, ast.Call) and read.culprit.names.dotted(made.func) in _NORMAL
+    is_normal = isinstance(made, ast.Call) and read.culprit.dotted(made) in _NORMAL
     if not isinstance(made, ast.Call) or not is_normal or len(given) != 1:
         return None
     x, name = read.text(given[0]), source.of(normal)
