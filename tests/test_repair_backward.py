@@ -84,6 +84,13 @@ WRONG = {
         "g.masked_scatter(x > 0, ctx.a * g[x > 0]), None",
         "g.masked_scatter(x < 0, ctx.a * g[x < 0]), None",
     ),
+    "a mean that has lost its dimension": (
+        "x",
+        "ctx.save_for_backward(x); return x * (x - x.mean(-1, keepdim=True)).sign()",
+        "x,",
+        "g * (x - x.mean(-1)).sign()",
+        "g * (x - x.mean(-1, keepdim=True)).sign()",
+    ),
     "two slips, each on its own side": (
         "x",
         "ctx.save_for_backward(x); return torch.where(x > 0, x * x, 0.1 * x)",
@@ -112,6 +119,34 @@ def test_what_is_wrong_is_mended(name, tmp_path):
     (fix,) = finding.fixes
     assert (finding.rule, fix.verified) == ("GS301", True), fix.verdict
     assert mended in (fix.patch or "")
+
+
+OF_COMPLEX = """\
+import torch
+
+class Rotate(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, z, by):
+        ctx.save_for_backward(z, by)
+        return z * by
+
+    @staticmethod
+    def backward(ctx, g):
+        z, by = ctx.saved_tensors
+        return g * by, (g * z.conj()).sum(0)
+
+torch.manual_seed(0)
+z = torch.randn(5, 3, dtype=torch.complex64, requires_grad=True)
+by = torch.randn(3, dtype=torch.complex64, requires_grad=True)
+torch.view_as_real(Rotate.apply(z, by)).pow(2).sum().backward()
+"""
+
+
+def test_a_conjugate_that_was_forgotten_is_written(tmp_path):
+    finding = traced(tmp_path, OF_COMPLEX)
+    (fix,) = finding.fixes
+    assert (finding.rule, fix.verified) == ("GS301", True)
+    assert "+        return g * by.conj(), (g * z.conj()).sum(0)\n" in fix.patch
 
 
 def test_where_no_relation_is_found_autograd_differentiates_the_forward(tmp_path):

@@ -9,7 +9,7 @@ import inspect
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from itertools import combinations
+from itertools import chain, combinations
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -67,9 +67,12 @@ def slips(
         return ()
     values = len(truth.right[place][0].unique())
     trial = _Trial(sample, place, truth, got, formula, source, node)
-    changes = tuple(dict.fromkeys(_changes(source, node, names)))
-    found = trial.found(changes, in_pairs=values >= FEWEST)
-    return tuple(_slip(source, code, one) for one in found)
+    found = _changes(source, node, names)
+    if any(sample.input(one).is_complex() for one in range(len(got))):
+        found = chain(_conjugated(source, node), found)
+    changes = tuple(dict.fromkeys(found))
+    mended = trial.found(changes, in_pairs=values >= FEWEST)
+    return tuple(_slip(source, code, one) for one in mended)
 
 
 class _Trial:
@@ -93,9 +96,9 @@ class _Trial:
         self._places = (place, *right)
 
     def found(self, changes: tuple[_Change, ...], *, in_pairs: bool) -> tuple[_Change, ...]:
-        left = {}
+        left, until = {}, self._until - (SECONDS / 2 if in_pairs else 0)
         for one in changes:
-            left[one] = self._left((one,))
+            left[one] = self._left((one,)) if time.monotonic() < until else None
             if left[one] == 0:
                 return (one,)
         known = [one for one in changes if left[one] is not None]
@@ -242,6 +245,11 @@ def _called(source: Source, node: ast.expr | ast.stmt) -> Iterator[_Change]:
     name, end = node.func.attr, source.extent(node.func)[1]
     if name in _PARTNERS:
         yield _Change(node, end - len(name), end, _PARTNERS[name])
+    if name == "squeeze" and not node.args and not node.keywords:
+        yield _Change(node, end, source.extent(node)[1], "(-1)")  # all other dimensions are kept
+    if name in ("sum", "mean", "amax") and node.args and not node.keywords:
+        last = source.extent(node)[1] - 1
+        yield _Change(node, last, last, ", keepdim=True")
     if name in ("t", "transpose") and not isinstance(node.func.value, ast.Name):
         yield _whole(source, node, _operand(source, node.func.value))
 
@@ -256,6 +264,17 @@ def _constants(source: Source, node: ast.expr | ast.stmt) -> Iterator[_Change]:
         case ast.BinOp(op=ast.Pow(), right=ast.Name() | ast.Attribute() as power):
             for text in (f"({source.of(power)} - 1)", f"({source.of(power)} + 1)"):
                 yield _Change(node, *source.extent(power), text)
+
+
+def _conjugated(source: Source, function: ast.FunctionDef) -> Iterator[_Change]:
+    """The conjugate of a factor: a gradient is what comes in times the conjugate of the slope."""
+    for node in ast.walk(function):
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult | ast.Div):
+            for side in (node.left, node.right):
+                _, end = parenthesized(source, side)
+                is_atom = isinstance(side, ast.Name | ast.Attribute | ast.Call | ast.Subscript)
+                if is_atom or end != source.extent(side)[1]:
+                    yield _Change(side, end, end, ".conj()")
 
 
 def _numbers(value: float) -> Iterator[str]:
