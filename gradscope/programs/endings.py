@@ -20,7 +20,7 @@ from gradscope.record.sites import (
     resolve,
     shown_path,
 )
-from gradscope.record.stand_ins import stands_in
+from gradscope.record.stand_ins import links, stands_in
 from gradscope.record.tracing import is_device_assert
 
 _FRAME = re.compile(r'^  File "(.+)", line (\d+) in (.+)$', re.MULTILINE)  # faulthandler's
@@ -120,16 +120,10 @@ def tell_hook(error: BaseException) -> None:
 
 def _without_ours(frames: TracebackType | None) -> TracebackType | None:
     kept = None
-    for one in reversed(list(_links(frames))):
+    for one in reversed(list(links(frames))):
         if kind_of(one.tb_frame.f_code) != OURS:
             kept = TracebackType(kept, one.tb_frame, one.tb_lasti, one.tb_lineno)
     return kept
-
-
-def _links(frames: TracebackType | None) -> Iterator[TracebackType]:
-    while frames is not None:
-        yield frames
-        frames = frames.tb_next
 
 
 def has_users_frames(error: BaseException) -> bool:
@@ -155,7 +149,7 @@ def _waits(codes: Iterable[CodeType]) -> bool:
 
 
 def _codes(frames: TracebackType | None) -> Iterator[CodeType]:
-    return (one.tb_frame.f_code for one in _links(frames))
+    return (one.tb_frame.f_code for one in links(frames))
 
 
 def _chain(one: traceback.TracebackException | None) -> Iterator[traceback.TracebackException]:
@@ -167,7 +161,7 @@ def _chain(one: traceback.TracebackException | None) -> Iterator[traceback.Trace
 
 
 def _innermost(frames: TracebackType | None) -> Location | None:
-    own = [one for one in _links(frames) if kind_of(one.tb_frame.f_code) == USER]
+    own = [one for one in links(frames) if kind_of(one.tb_frame.f_code) == USER]
     return resolve(own[-1].tb_frame.f_code, own[-1].tb_lasti) if own else None
 
 

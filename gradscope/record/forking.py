@@ -5,10 +5,8 @@ in use. What the experiment counts, prints, draws or crashes then happens to a c
 import ctypes
 import faulthandler
 import os
-import pickle
 import random
 import resource
-import select
 import signal
 import sys
 import time
@@ -18,7 +16,7 @@ from contextlib import contextmanager, suppress
 from functools import cache, partial
 from multiprocessing import Pipe
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 import torch
 
@@ -203,48 +201,30 @@ class Asleep:
 
 def forked(work: Callable[[], T], seconds: float) -> T | None:
     """What `work` returns in a copy of this process; None where it died or took too long."""
-    reader, writer = os.pipe()
+    ours, theirs = Pipe(duplex=False)
     with about_to_fork():
         pid = os.fork()
     if pid == 0:
-        _work_and_leave(work, reader, writer)
-    os.close(writer)
-    try:
-        answer = _read(reader, time.monotonic() + seconds)
-    finally:
-        os.close(reader)
         try:
+            ours.close()
+            faulthandler.disable()
+            be_silent()
+            torch.set_num_threads(1)  # the pool of threads has stayed with the parent
+            theirs.send(work())
+        finally:
+            leave(0)
+    theirs.close()
+    try:
+        answer: T | None = ours.recv() if ours.poll(seconds) else None
+    except EOFError:  # it died
+        answer = None
+    finally:
+        ours.close()
+        # The program may wait for any child itself, and have got this one.
+        with suppress(ProcessLookupError, ChildProcessError):
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
-        except (ProcessLookupError, ChildProcessError):
-            pass  # the program waits for any child itself, and has got this one
-    return pickle.loads(answer) if answer else None
-
-
-def _work_and_leave(work: Callable[[], Any], reader: int, writer: int) -> NoReturn:
-    try:
-        os.close(reader)
-        faulthandler.disable()
-        be_silent()
-        torch.set_num_threads(1)  # the pool of threads has stayed with the parent
-        answer = pickle.dumps(work())
-        while answer:
-            answer = answer[os.write(writer, answer) :]
-    finally:
-        leave(0)
-
-
-def _read(reader: int, until: float) -> bytes:
-    """All that comes before the end of file; nothing if that is not in time."""
-    chunks: list[bytes] = []
-    while True:
-        ready, _, _ = select.select([reader], [], [], max(0.0, until - time.monotonic()))
-        if not ready:
-            return b""
-        chunk = os.read(reader, 1 << 16)
-        if not chunk:
-            return b"".join(chunks)
-        chunks.append(chunk)
+    return answer
 
 
 def be_silent() -> None:

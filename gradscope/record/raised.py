@@ -37,6 +37,7 @@ from gradscope.record.graph import consumers, node_name
 from gradscope.record.journal import Note, to_call
 from gradscope.record.schema import OpInfo
 from gradscope.record.sites import USER, kind_of, note_site, resolve, user_frame
+from gradscope.record.stand_ins import links
 from gradscope.record.tracing import unobserved
 
 # Products that the eigenvalues of a batch may take, computed beside the program's: 64 matrices of
@@ -86,10 +87,7 @@ class RaisedOps:
     def note_ending(self, error: BaseException) -> None:
         """A distribution may have refused a parameter, or a normalisation a batch of one: these
         raise by themselves."""
-        way, trail = error.__traceback__, list[tuple[FrameType, int]]()
-        while way is not None:
-            trail.append((way.tb_frame, way.tb_lasti))
-            way = way.tb_next
+        trail = [(one.tb_frame, one.tb_lasti) for one in links(error.__traceback__)]
         if len(trail) > 1 and trail[-1][0].f_code in _COUNTS:
             self._note_single(error, trail)
             return

@@ -2,7 +2,7 @@
 
 import inspect
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, suppress
 from functools import WRAPPER_ASSIGNMENTS, cache
 from threading import get_ident
@@ -116,20 +116,26 @@ def leave_us_out(error: BaseException) -> None:
     """The same where a block would cost too much, at each op and module: an exception that is to be
     raised on without more. None of torch's own frames is left either around an op that we call. A
     fault of ours keeps them."""
-    frames = list[TracebackType]()
-    way, called_by_us = error.__traceback__, False
-    while way is not None:
+    frames, called_by_us = list[TracebackType](), False
+    for way in links(error.__traceback__):
         code = way.tb_frame.f_code
         is_ours = kind_of(code) == OURS and not file_in_torch(code)
         if not is_ours and not (called_by_us and code is _CALLS_OP):
             frames.append(way)
         elif is_ours and way.tb_next is None and not stands_in(code):
             return
-        way, called_by_us = way.tb_next, is_ours
+        called_by_us = is_ours
     inner = None
     for one in reversed(frames):
         one.tb_next, inner = inner, one
     error.__traceback__ = inner
+
+
+def links(frames: TracebackType | None) -> Iterator[TracebackType]:
+    """Of a traceback, the outermost first."""
+    while frames is not None:
+        yield frames
+        frames = frames.tb_next
 
 
 def runs_ops(function: Any) -> None:

@@ -4,7 +4,7 @@ arguments, where it stands, and what the variables around it hold."""
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
 from types import FrameType
 from typing import Any
@@ -19,6 +19,7 @@ from gradscope.programs.step.values import Unkept, written
 from gradscope.record.finite import unwrapped
 from gradscope.record.graph import function_name
 from gradscope.record.observation import Observation
+from gradscope.record.oprun import flatten
 from gradscope.record.optimizers import Work, watch_optimizers
 from gradscope.record.sites import USER, kind_of
 from gradscope.record.stand_ins import stand_in
@@ -131,7 +132,7 @@ class Tape:
         if given is None or name is None:
             self._lose(result)
             return result
-        results = list(_tensors_in(result))
+        results = flatten(result)
         says = results or self._ops() != before or name.endswith(_WRITES)
         if says and not _selects_little(name, args, results):
             with unobserved():
@@ -181,7 +182,7 @@ class Tape:
 
     def _lose(self, result: Any) -> None:
         """Of a call that is not kept: what it wrote is taken up again where it is used."""
-        for one in _tensors_in(result):
+        for one in flatten(result):
             self._ids.pop(id(one), None)
 
     # Values
@@ -321,7 +322,7 @@ class Tape:
                 result = original(cls, *args, **kwargs)
             finally:
                 self._inside -= 1
-            for one in _tensors_in(result):
+            for one in flatten(result):
                 if one.grad_fn is not None:
                     self._cut[one.grad_fn] = f"{function_name(cls)}.apply"
             self._lose(result)
@@ -370,14 +371,6 @@ def _state() -> Json:
             },
             "dtype": str(torch.get_default_dtype()).removeprefix("torch."),
         }
-
-
-def _tensors_in(value: Any) -> Iterator[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, list | tuple):
-        for one in value:
-            yield from _tensors_in(one)
 
 
 def _selects_little(name: str, args: Any, results: list[torch.Tensor]) -> bool:

@@ -15,8 +15,8 @@ from gradscope.record.census import Places, census, not_finite, places, plainly,
 from gradscope.record.context import RunContext
 from gradscope.record.events.masks import gradient_in
 from gradscope.record.events.provenance import storage_key
-from gradscope.record.events.signs import is_negative, is_zero, parameter_behind
-from gradscope.record.finite import batch_dims, numbers, some_nan, unwrapped, value_at
+from gradscope.record.events.signs import is_negative, parameter_behind
+from gradscope.record.finite import batch_dims, is_zero, numbers, some_nan, unwrapped, value_at
 from gradscope.record.graph import node_name
 from gradscope.record.journal import Raw
 from gradscope.record.names import assigned_name

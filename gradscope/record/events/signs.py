@@ -8,12 +8,12 @@ import torch
 
 from gradscope.ops.traits import Trait, has
 from gradscope.record.context import RunContext
-from gradscope.record.finite import numbers
+from gradscope.record.finite import is_zero, numbers
 from gradscope.record.graph import node_name, saved
 
 _LEVELS = 12  # nodes: a density is a few factors
 
-Test = Callable[[torch.Tensor], bool]
+Test = Callable[[torch.Tensor], bool | None]
 
 
 def parameter_behind(node: Any, context: RunContext, holds: Test) -> torch.Tensor | None:
@@ -52,12 +52,6 @@ def is_negative(value: torch.Tensor) -> bool:
     """Whether an element is; of complex numbers none is."""
     seen = numbers(value)
     return seen is not None and bool((seen < 0).any())
-
-
-def is_zero(value: torch.Tensor) -> bool:
-    """Whether all elements are."""
-    seen = numbers(value)
-    return seen is not None and not bool(seen.any())
 
 
 def _only(nodes: list[Any]) -> Any:

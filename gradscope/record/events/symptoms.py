@@ -29,6 +29,7 @@ from gradscope.record.journal import Raw, to_call
 from gradscope.record.optimizers import parameters_of
 from gradscope.record.passes import BackwardPass
 from gradscope.record.sites import USER, kind_of
+from gradscope.record.stand_ins import links
 
 _MOST_NAMED = 400  # symptoms listed one by one a step
 _SAMPLE = 1024  # values kept a gradient: enough to say by how much a fix moved it
@@ -314,12 +315,11 @@ def _raised_over(error: BaseException) -> Iterator[tuple[FrameType, str, torch.T
     """The tensors in the variables of the frame that raised, and of its callers up to the first of
     the user's, where it was a statement that raised. Of the user's own those with a graph:
     data may hold NaN on purpose."""
-    last = error.__traceback__
-    while last is not None and last.tb_next is not None:
-        last = last.tb_next
-    if last is None or last.tb_frame.f_code.co_code[last.tb_lasti] != dis.opmap["RAISE_VARARGS"]:
+    way = list(links(error.__traceback__))
+    code = way[-1].tb_frame.f_code.co_code if way else b""
+    if not way or code[way[-1].tb_lasti] != dis.opmap["RAISE_VARARGS"]:
         return
-    for frame in reversed([frame for frame, _ in walk_tb(error.__traceback__)]):
+    for frame in (one.tb_frame for one in reversed(way)):
         is_own = kind_of(frame.f_code) == USER
         for name, value in frame.f_locals.items():
             if isinstance(value, torch.Tensor) and (value.requires_grad or not is_own):

@@ -1,6 +1,5 @@
 """Checks each custom autograd.Function that the program calls, once for each signature."""
 
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -14,6 +13,7 @@ from gradscope.facts import FunctionCheck, NotChecked, Symptom
 from gradscope.record.context import RunContext
 from gradscope.record.forking import FORKS, forked, random_state_kept
 from gradscope.record.graph import function_name
+from gradscope.record.held import has_peers
 from gradscope.record.probes.calls import NoVerdict, first_rows, needs_grad
 from gradscope.record.sites import Site, place_of
 from gradscope.record.stand_ins import hide_from_dynamo
@@ -160,7 +160,7 @@ def _is_checked(cls: Any, args: tuple[Any, ...]) -> bool:
 
 def _hindrance(args: tuple[Any, ...]) -> str:
     """Why there is no way to try it that does not harm the program; "" where there is one."""
-    if _is_distributed():
+    if has_peers() and torch.distributed.get_world_size() > 1:
         return "the program runs in several processes, and its forward may talk to the others"
     tensors = [arg for arg in args if isinstance(arg, torch.Tensor)]
     if any(t.is_sparse for t in tensors):
@@ -168,17 +168,6 @@ def _hindrance(args: tuple[Any, ...]) -> str:
     kinds = (type(t) for t in tensors if type(t) not in (torch.Tensor, torch.nn.Parameter))
     kind = next(kinds, None)
     return f"one of its arguments is a `{kind.__name__}`" if kind is not None else ""
-
-
-def _is_distributed() -> bool:
-    """With other processes: a forward that talks to them would be heard twice."""
-    distributed = sys.modules.get("torch.distributed")
-    return bool(
-        distributed is not None
-        and distributed.is_available()
-        and distributed.is_initialized()
-        and distributed.get_world_size() > 1
-    )
 
 
 def _signature(arg: Any) -> object:

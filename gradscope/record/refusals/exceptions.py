@@ -15,9 +15,11 @@ from gradscope.facts import Location
 from gradscope.record.definitions import source_of, updated_at
 from gradscope.record.graph import Nodes, consumers
 from gradscope.record.held import alive, variables
+from gradscope.record.oprun import flatten
 from gradscope.record.optimizers import parameters_of
 from gradscope.record.sites import USER, kind_of, resolve
 from gradscope.record.sizes.flow import Flow
+from gradscope.record.stand_ins import links
 from gradscope.source.hand_updates import holder_of, written
 from gradscope.source.spans import expression, statement_at
 
@@ -43,17 +45,15 @@ class Raised:
         frames: list[FrameType] = []
         places: list[Location] = []
         roots, inputs = list[torch.Tensor](), list[torch.Tensor]()
-        traceback = error.__traceback__
-        while traceback is not None:
-            frame = traceback.tb_frame
+        for one in links(error.__traceback__):
+            frame = one.tb_frame
             if kind_of(frame.f_code) == USER:
                 frames.insert(0, frame)
-                places.insert(0, resolve(frame.f_code, traceback.tb_lasti))
+                places.insert(0, resolve(frame.f_code, one.tb_lasti))
             elif frame.f_code in _DIFFERENTIATING:
                 given = frame.f_locals
-                roots = _tensors_in(given.get("tensors", given.get("outputs")))
-                inputs = _tensors_in(given.get("inputs"))
-            traceback = traceback.tb_next
+                roots = flatten(given.get("tensors", given.get("outputs")))
+                inputs = flatten(given.get("inputs"))
         nodes = consumers([root.grad_fn for root in roots if root.grad_fn is not None])
         return cls(frames, places, roots, inputs, step, flow, nodes)
 
@@ -115,13 +115,6 @@ def gradient_read_at(raised: Raised) -> tuple[str, torch.Tensor, Location | None
         if isinstance(held, torch.Tensor) and not (held.is_leaf and held.requires_grad):
             return name, held, updated_at(frame.f_code, name)
     return None
-
-
-def _tensors_in(given: Any) -> list[torch.Tensor]:
-    if isinstance(given, torch.Tensor):
-        return [given]
-    many = given if isinstance(given, list | tuple) else ()
-    return [one for one in many if isinstance(one, torch.Tensor)]
 
 
 def _held(holder: ast.expr, frame: FrameType) -> Any:
