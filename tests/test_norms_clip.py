@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gradscope.norms.clip import clipped, coefficient, exact_norm, total_norm
+from gradscope.norms.meter import clipped, coefficient, exact_norm, total_norm
 
 NORM_TYPES = st.sampled_from([1.0, 2.0, math.inf, 0.5, 3.0])
 DTYPES = st.sampled_from([torch.float32, torch.float64, torch.float16, torch.bfloat16])

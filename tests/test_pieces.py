@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from gradscope.norms.clip import exact_one
+from gradscope.norms.meter import exact_one
 from gradscope.record import finite as module
 from gradscope.record.census import census, places, rows_of_neginf
 from gradscope.record.events.symptoms import describe_gradients

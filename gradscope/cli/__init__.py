@@ -1,4 +1,5 @@
-"""The command line: one file a command. What takes long to import is imported where it is used."""
+"""The command line: a file a command, but for those of what was saved. What takes long to import is
+imported where it is used."""
 
 import sys
 import time
@@ -23,10 +24,10 @@ from gradscope.errors import CTRL_C, ExitCode, GradscopeError
 
 __all__ = ["app", "main"]
 
-# Importing a command's file adds it, in the order in which the help lists them.
 COMMANDS = ("trace", "fix", "norms", "check", "replay", "report", "explain")
 RUNNING = COMMANDS[:3]  # those whose program takes arguments of its own
-for name in COMMANDS:
+# Importing a command's file adds it, in the order in which the help lists them.
+for name in (*COMMANDS[:4], "saved", "explain"):
     import_module(f"gradscope.cli.{name}")
 
 

@@ -14,8 +14,8 @@ from gradscope.config import Input, load_config
 from gradscope.config.scalars import words
 from gradscope.errors import GradscopeError
 from gradscope.facts import Report
-from gradscope.integrations import shown as shown  # the report shows itself
 from gradscope.programs.choose import choose
+from gradscope.report import FORMATS as FORMATS  # with which a report shows itself
 
 # -P leaves the current folder out of the path, as for an installed command; where this package lies
 # is there for its own import alone.

@@ -32,7 +32,6 @@ from gradscope.facts import (
     Trace,
 )
 from gradscope.integrations.in_place import InPlace
-from gradscope.integrations.shown import mimebundle
 from gradscope.norms.loggers import Scalars, writer_of
 from gradscope.pipeline import conclude, share_of, with_sent
 from gradscope.programs.board import Board
@@ -267,7 +266,7 @@ class Watch:
         return self.text()
 
     def _repr_mimebundle_(self, **asked: Any) -> dict[str, str]:
-        return mimebundle(self.report())
+        return self.report()._repr_mimebundle_()
 
 
 def _unlike(finding: Finding) -> Finding:

@@ -15,8 +15,8 @@ import torch
 
 from gradscope.errors import GradscopeError
 from gradscope.facts import Leaf
-from gradscope.norms.clip import coefficient, dense
 from gradscope.norms.facts import NormReport, clip_coefficient
+from gradscope.norms.meter import coefficient, dense
 from gradscope.record.finite import is_distributed, local
 from gradscope.record.passes import Graded
 from gradscope.record.sizes.leaves import norms_of

@@ -87,8 +87,8 @@ class _Redirected:
 
             yield connect, self._connect(connect)
         yield os.getcwd, self._getcwd(os.getcwd)
-        yield os.scandir, self._scandir(os.scandir)
-        yield os.listdir, self._listdir(os.listdir)
+        yield os.scandir, self._of_folder(os.scandir, partial(self._scanned, os.scandir))
+        yield os.listdir, self._of_folder(os.listdir, self._listed)
         for name in filter(partial(hasattr, os), _READING):
             yield getattr(os, name), self._mapped(getattr(os, name), overlay.read)
         yield os.chdir, self._mapped(os.chdir, overlay.enter)
@@ -187,32 +187,28 @@ class _Redirected:
 
         return getcwd
 
-    def _scandir(self, original: _Any) -> _Any:
+    def _of_folder(self, original: _Any, given: Callable[[Any, str], Any]) -> _Any:
+        """`given` is called with the folder as the program names it, and with its one name."""
+
         @wraps(original)
-        def scandir(path: Any = None) -> Any:
+        def call(path: Any = None) -> Any:
             folder = "." if path is None else path
             if self._is_left_alone(folder, False):
                 return original(folder)
             with own_work(), _naming(folder):
-                full = self._resolved(folder)
-                as_named = full == os.path.abspath(os.fsdecode(folder))
-                if as_named and not self._overlay.is_mixed(full):
-                    return original(folder)
-                return _Entries(folder, self._overlay.names(full))
+                return given(folder, self._resolved(folder))
 
-        return scandir
+        return call
 
-    def _listdir(self, original: _Any) -> _Any:
-        @wraps(original)
-        def listdir(path: Any = None) -> Any:
-            folder = "." if path is None else path
-            if self._is_left_alone(folder, False):
-                return original(folder)
-            with own_work(), _naming(folder):
-                names = self._overlay.names(self._resolved(folder))
-            return list(map(os.fsencode, names)) if isinstance(folder, bytes) else names
+    def _scanned(self, scandir: _Any, folder: Any, full: str) -> Any:
+        as_named = full == os.path.abspath(os.fsdecode(folder))
+        if as_named and not self._overlay.is_mixed(full):
+            return scandir(folder)
+        return _Entries(folder, self._overlay.names(full))
 
-        return listdir
+    def _listed(self, folder: Any, full: str) -> list[Any]:
+        names = self._overlay.names(full)
+        return list(map(os.fsencode, names)) if isinstance(folder, bytes) else names
 
     def _mapped(self, original: _Any, place: Callable[[str], str], follow: bool = True) -> _Any:
         writes = place == self._overlay.write

@@ -19,8 +19,7 @@ from gradscope.record.events.received import follow_objects
 from gradscope.record.events.symptoms import Symptoms
 from gradscope.record.finite import has_nan, plain
 from gradscope.record.held import scopes_of
-from gradscope.record.identical import Units
-from gradscope.record.lone import LoneValues
+from gradscope.record.identical import LoneValues, Units
 from gradscope.record.mode import RecordingMode
 from gradscope.record.optimizers import Work, bad_settings
 from gradscope.record.passes import BackwardPass, Engine

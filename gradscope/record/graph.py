@@ -6,7 +6,7 @@ small part of the time that the program took to make it."""
 
 import weakref
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -78,6 +78,26 @@ def are_straight(values: Sequence[Any], gradients: Sequence[Any]) -> bool:
     return any(has(node_name(node), Trait.PIECEWISE_LINEAR) for node in consumers(made))
 
 
+def inputs(node: Any) -> list[Any]:
+    """The nodes that made what a node was given, as far as there are any."""
+    return [one for one, _ in node.next_functions if one is not None]
+
+
+def reached(starts: Iterable[Any], onward: Callable[[Any], Iterable[Any]]) -> dict[Any, None]:
+    """What some nodes lead to, themselves included."""
+    found, waiting = dict.fromkeys(starts), list(starts)
+    while waiting:
+        new = dict.fromkeys(one for one in onward(waiting.pop()) if one not in found)
+        found |= new
+        waiting += new
+    return found
+
+
+def up(nodes: set[Any], above: Nodes) -> set[Any]:
+    """The nodes, and all that hand them a gradient."""
+    return set(reached(nodes, above.__getitem__))
+
+
 def path_to_root(node: Any, above: dict[Any, list[Any]]) -> list[Any]:
     """The shortest way from a node to a root, nearest first, the node itself left out: what came
     upon it first, going down from the roots, is the nearest to them."""
@@ -146,17 +166,6 @@ def _held(node: Any, name: str) -> Iterator[torch.Tensor | None]:
         yield from [one.data for one in (raw if isinstance(raw, tuple | list) else (raw,))]
     except RuntimeError:  # freed
         yield None
-
-
-def up(nodes: set[Any], above: Nodes) -> set[Any]:
-    """The nodes, and all that hand them a gradient."""
-    found, waiting = set(nodes), list(nodes)
-    while waiting:
-        for one in above[waiting.pop()]:
-            if one not in found:
-                found.add(one)
-                waiting.append(one)
-    return found
 
 
 def is_older(node: Any, until: int) -> bool:

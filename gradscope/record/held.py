@@ -92,6 +92,12 @@ def scopes_of(frame: FrameType | None) -> Iterator[Mapping[str, Any]]:
         yield from (current.f_globals, current.f_locals)
 
 
+def scopes_in(frame: FrameType) -> Sequence[Mapping[str, Any]]:
+    """The variables of one frame, its own first; at the top of a module these are all."""
+    scopes = [frame.f_locals, frame.f_globals]
+    return scopes[: 1 if scopes[0] is scopes[1] else 2]
+
+
 def reached_from(scope: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
     """What variables lead to through lists, dicts and attributes, the nearest first and modules as
     a whole: by what expression, and what holds it (None: a variable)."""

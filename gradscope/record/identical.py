@@ -1,17 +1,20 @@
-"""Weights whose units are all the same, and get the same gradient: they stay the same."""
+"""What stays the same for all values: weights whose units are, and get the same gradient; and
+normalisations of single values, each of which is 0 less its own mean."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 
-from gradscope.facts import Call, Identical
+from gradscope.facts import Call, Identical, Lone
 from gradscope.ops.traits import Trait, has
 from gradscope.record.context import RunContext
 from gradscope.record.finite import plain
+from gradscope.record.graph import node_name, shape_of
 from gradscope.record.passes import BackwardPass
 
-_MOST = 8  # weights
+_MOST = 8  # weights, or places
 _ROUNDED = 1e-4  # of the largest element: how a product is rounded hangs on the place in a matrix
 _VIEWS = 2  # between a weight and the product
 
@@ -82,3 +85,31 @@ def _unit(tensor: torch.Tensor | None, dim: int) -> torch.Tensor | None:
     if not (apart > 0 and all(bool(((one - first).abs() <= apart).all()) for one in others)):
         return None
     return first.clone()
+
+
+class LoneValues:
+    """What the graphs of the steps show that are looked at in full."""
+
+    def __init__(self, context: RunContext) -> None:
+        self._context = context
+        self._kept: dict[object, Lone] = {}  # by place
+
+    @property
+    def found(self) -> tuple[Lone, ...]:
+        return tuple(self._kept.values())
+
+    def after_backward(self, one: BackwardPass) -> None:
+        for node in one.above if len(self._kept) < _MOST else ():
+            if _group(node) == 1 and (call := self._context.call(node)) is not None:
+                shape = shape_of(node)
+                self._kept.setdefault(call.location, Lone(call, self._context.step, shape))
+
+
+def _group(node: Any) -> int:
+    """How many values are normalised together; 0 where that is no normalisation."""
+    match node_name(node):
+        case "NativeGroupNormBackward0":
+            return int(node._saved_C * node._saved_HxW // node._saved_group)
+        case "NativeLayerNormBackward0":
+            return math.prod(node._saved_normalized_shape)
+    return 0

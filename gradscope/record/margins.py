@@ -20,7 +20,7 @@ from gradscope.ops.reach import reach, reach_of_matrix, singularity
 from gradscope.ops.traits import Trait, has
 from gradscope.record.context import RunContext
 from gradscope.record.finite import dtype_of, plain
-from gradscope.record.graph import node_name
+from gradscope.record.graph import inputs, node_name
 from gradscope.record.journal import UNRESOLVED, to_call
 from gradscope.record.oprun import OpRun, flatten
 from gradscope.record.passes import BackwardPass
@@ -146,7 +146,7 @@ class Margins:
         # Where it came nearer than the constant, what that was added to was negative: no guard.
         if 0 < constant and distance >= 0.99 * constant:
             return True
-        below = [one for one, _ in node.next_functions if one is not None]
+        below = inputs(node)
         if has(name, Trait.SUBTRACTS) and len(below) > 1:
             return False  # the difference of two guarded numbers may be anything
         guards = (self._is_guarded(one, distance, depth - 1) for one in below)

@@ -13,6 +13,7 @@ from gradscope.facts import Location
 from gradscope.record.definitions import definition, variable
 from gradscope.record.events.provenance import storage_key
 from gradscope.record.finite import is_distributed, unwrapped
+from gradscope.record.graph import inputs
 from gradscope.record.held import alive, has_peers, held_as, modules_in, parts_of, variables
 from gradscope.record.sites import (
     LIBRARY,
@@ -307,7 +308,7 @@ def _made_of(tensor: torch.Tensor) -> torch.Tensor | None:
     """The parameter that a tensor alone was made of, by a few ops: of `Parameter(x).float()`."""
     node = tensor.grad_fn
     for _ in range(_FEW):
-        above = [one for one, _ in node.next_functions if one is not None] if node else []
+        above = inputs(node) if node else []
         if len(above) != 1:
             break
         (node,) = above

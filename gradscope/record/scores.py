@@ -12,7 +12,7 @@ import torch
 from gradscope.facts import Call, Scores, Unreached
 from gradscope.record.context import RunContext
 from gradscope.record.finite import is_indirect, plain
-from gradscope.record.graph import dim_of, node_name, saved, shape_of
+from gradscope.record.graph import dim_of, inputs, node_name, saved, shape_of
 from gradscope.record.passes import BackwardPass
 
 _MOST = 8  # places
@@ -226,8 +226,8 @@ def _taken(node: Any) -> tuple[int, frozenset[int]]:
 
 def _before(node: Any) -> Iterator[Any]:
     """What made the one operand of a node, what made that of this, ..."""
-    while len(inputs := [below for below, _ in node.next_functions if below is not None]) == 1:
-        (node,) = inputs
+    while len(below := inputs(node)) == 1:
+        (node,) = below
         yield node
 
 

@@ -8,11 +8,14 @@ never read anything but the user's sources.
 
 import importlib
 import pkgutil
+import sys
 from collections.abc import Callable
+from typing import Any
 
 from gradscope.dataclass import dataclass
 from gradscope.errors import GradscopeError
 from gradscope.facts import Report, Summary
+from gradscope.report.html_page import fragment
 from gradscope.report.printable import inert
 from gradscope.report.rendering import Options, Sources
 
@@ -60,3 +63,13 @@ def by_name(name: str) -> Format:
     if name not in FORMATS:
         raise GradscopeError(f"unknown format {name}", help=f"one of: {', '.join(FORMATS)}")
     return FORMATS[name]
+
+
+def _shown(report: Report, **asked: Any) -> dict[str, str]:
+    """As IPython displays objects: HTML in a notebook, text in a terminal."""
+    options = Options.fitting(sys.stdout)
+    text = FORMATS["terminal"].render(report, options)
+    return {"text/plain": text.rstrip(), "text/html": fragment(report, options)}
+
+
+Report._repr_mimebundle_ = _shown

@@ -2,7 +2,7 @@
 loss. Nothing is made that the user has declared not to occur."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import field
 from enum import Enum, auto
 from typing import Any
@@ -14,6 +14,7 @@ from gradscope.check.stress.subjects import Values
 from gradscope.config import Input
 from gradscope.dataclass import dataclass
 from gradscope.ops.traits import Trait, has
+from gradscope.record.graph import inputs, reached
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +39,10 @@ def reads(loss: Tensor, leaves: Mapping[str, Any]) -> Reads:
             ways.add((name, behind))
         is_behind = behind or has(type(node).__name__, Trait.SOFTMAX)
         if has(type(node).__name__, Trait.MULTIPLIES):
-            factors.update(names.get(id(_behind_copies(one))) for one in _inputs(node))
-        return [(one, is_behind) for one in _inputs(node)]
+            factors.update(names.get(id(_behind_copies(one))) for one in inputs(node))
+        return [(one, is_behind) for one in inputs(node)]
 
-    _reached((loss.grad_fn, False), below)
+    reached([(loss.grad_fn, False)], below)
     scores = {name for name, behind in ways if behind and (name, False) not in ways}
     return Reads(frozenset(scores), frozenset(factors))
 
@@ -55,24 +56,10 @@ def _behind_copies(node: Any) -> object:
 
 def grads_are_finite(loss: Tensor) -> bool:
     """Of every leaf that the loss depends on, parameters of the function's own model included."""
-    nodes = _reached(loss.grad_fn, _inputs)
+    nodes = reached([loss.grad_fn], inputs)
     leaves = {id(node.variable): node.variable for node in nodes if hasattr(node, "variable")}
     grads = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True)
     return all(grad is None or bool(torch.isfinite(grad).all()) for grad in grads)
-
-
-def _reached(start: Any, below: Callable[[Any], list[Any]]) -> list[Any]:
-    found = {start: None}
-    waiting = [start]
-    while waiting:
-        new = [one for one in below(waiting.pop()) if one not in found]
-        found |= dict.fromkeys(new)
-        waiting += dict.fromkeys(new)
-    return list(found)
-
-
-def _inputs(node: Any) -> list[Any]:
-    return [one for one, _ in node.next_functions if one is not None]
 
 
 _HUGE = 1e4  # its square fits float32, its exponential does not

@@ -9,7 +9,7 @@ import torch
 from gradscope.ops.traits import Trait, has
 from gradscope.record.context import RunContext
 from gradscope.record.finite import is_zero, numbers
-from gradscope.record.graph import node_name, saved
+from gradscope.record.graph import inputs, node_name, saved
 
 _LEVELS = 12  # nodes: a density is a few factors
 
@@ -31,7 +31,7 @@ def parameter_behind(node: Any, context: RunContext, holds: Test) -> torch.Tenso
 
 def _input(node: Any, context: RunContext, holds: Test) -> Any:
     """The node by which alone it can be true of the result of this one."""
-    above = [one for one, _ in node.next_functions if one is not None]
+    above = inputs(node)
     name = node_name(node)
     if has(name, Trait.MULTIPLIES | Trait.DIVIDES) and hasattr(type(node), "_saved_other"):
         factors = zip((saved(node, "self"), saved(node, "other")), node.next_functions, strict=True)

@@ -9,7 +9,7 @@ import torch
 
 from gradscope.facts import Clearing
 from gradscope.record.finite import is_zero
-from gradscope.record.held import parts_of, variables
+from gradscope.record.held import parts_of, scopes_in, variables
 from gradscope.record.optimizers import parameters_of
 from gradscope.record.passes import Graded
 from gradscope.record.sites import file_in_torch, note_site, resolve, user_frames
@@ -80,10 +80,7 @@ def _covering(
 def _held(frame: FrameType) -> Iterator[tuple[str, Any]]:
     """What the names of a frame hold, and what is one step away from them: as an attribute, or in a
     container."""
-    scopes = [frame.f_locals, frame.f_globals]
-    named = (
-        pair for scope in scopes[: 1 if scopes[0] is scopes[1] else 2] for pair in variables(scope)
-    )
+    named = (pair for scope in scopes_in(frame) for pair in variables(scope))
     found = [(name, value) for name, value in named if name.isidentifier()]
     yield from found
     for name, value in found:

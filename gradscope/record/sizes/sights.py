@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 
 from gradscope.facts import Holder, Scope
-from gradscope.record.held import reached_from
+from gradscope.record.held import reached_from, scopes_in
 from gradscope.record.sites import Site, place_of, user_frames
 from gradscope.record.sizes.leaves import Leaves
 
@@ -36,8 +36,7 @@ def sights_from(frame: FrameType | None) -> tuple[Sight, ...]:
 
 def _modules_of(frame: FrameType) -> Iterator[tuple[str, weakref.ref[torch.nn.Module]]]:
     seen: set[int] = set()
-    scopes = [frame.f_locals, frame.f_globals]
-    for scope in scopes[: 1 if scopes[0] is scopes[1] else 2]:
+    for scope in scopes_in(frame):
         for name, value, _ in reached_from(scope):
             if not issubclass(type(value), torch.nn.Module):
                 continue
