@@ -1,7 +1,7 @@
 """Turns the tensors at an event into numbers, at once: no tensor is kept."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -15,16 +15,18 @@ from gradscope.record.census import Places, census, not_finite, places, plainly,
 from gradscope.record.context import RunContext
 from gradscope.record.events.masks import gradient_in
 from gradscope.record.events.provenance import storage_key
-from gradscope.record.events.signs import is_negative, parameter_behind
 from gradscope.record.finite import batch_dims, is_zero, numbers, some_nan, unwrapped, value_at
-from gradscope.record.graph import node_name
+from gradscope.record.graph import inputs, node_name, saved
 from gradscope.record.journal import Raw
 from gradscope.record.names import assigned_name
 from gradscope.record.oprun import NodeOps, OpRun
 
 _LEVELS = 5  # how far up the graph an ancestry goes
+_FACTORS = 12  # nodes up the graph to a parameter: a density is a few factors
 _BREADTH = 60  # nodes in one ancestry, over all levels
 _OPERANDS = 12  # tensors described an event; `cat` of hundreds says nothing more with all of them
+
+_Test = Callable[[torch.Tensor], bool | None]
 
 _ARITHMETIC = frozenset(("self", "other", "exponent"))
 _WHOLE = frozenset((torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64))
@@ -143,8 +145,8 @@ def _given_by(
     if raw.node is not None or not inputs or (len(inputs) > 1 and not divides):
         return None
     role, value = inputs[-1]
-    holds = next((one for one in (is_negative, is_zero) if one(value)), None)
-    found = parameter_behind(above[-1], context, holds) if holds is not None else None
+    holds = next((one for one in (_is_negative, is_zero) if one(value)), None)
+    found = _parameter_behind(above[-1], context, holds) if holds is not None else None
     if holds is is_zero and value.is_leaf and value.requires_grad:
         found = value
     return operand(role, found, context, frame=sys._getframe()) if found is not None else None
@@ -306,3 +308,46 @@ def _ancestor(node: Any, context: RunContext, levels: int, budget: list[int]) ->
             _ancestor(edge[0], context, levels - 1, budget) for edge in node.next_functions
         ),
     )
+
+
+def _parameter_behind(node: Any, context: RunContext, holds: _Test) -> torch.Tensor | None:
+    """The parameter by which alone `holds`, _is_negative or is_zero, is true of what the node gave:
+    up through products, quotients and sums, as long as nothing else that they take is so. None
+    where there may be others, or where autograd has not saved the factors."""
+    for _ in range(_FACTORS):
+        variable = getattr(node, "variable", None)
+        if isinstance(variable, torch.Tensor):
+            return variable if holds(variable) else None
+        if node is None:
+            return None
+        node = _only_input(node, context, holds)
+    return None
+
+
+def _only_input(node: Any, context: RunContext, holds: _Test) -> Any:
+    """The node by which alone it can be true of the result of this one."""
+    above = inputs(node)
+    name = node_name(node)
+    if has(name, Trait.MULTIPLIES | Trait.DIVIDES) and hasattr(type(node), "_saved_other"):
+        factors = zip((saved(node, "self"), saved(node, "other")), node.next_functions, strict=True)
+        may_be = [
+            one
+            for value, (one, _) in factors
+            if (one is not None if value is None else holds(value))
+        ]
+        return _only(may_be)
+    if has(name, Trait.SUMS | Trait.ADDS) and not has(name, Trait.SUBTRACTS):
+        return _only([one for one in above if not has(node_name(one), Trait.POSITIVE)])
+    call = context.call(node)
+    moves = call is not None and (call.view or has(call.op, Trait.COPIES | Trait.CHOOSES))
+    return _only(above) if moves or holds is is_zero else None
+
+
+def _is_negative(value: torch.Tensor) -> bool:
+    """Whether an element is; of complex numbers none is."""
+    seen = numbers(value)
+    return seen is not None and bool((seen < 0).any())
+
+
+def _only(nodes: list[Any]) -> Any:
+    return nodes[0] if len(nodes) == 1 else None

@@ -26,10 +26,9 @@ from gradscope.record.passes import BackwardPass
 from gradscope.record.schema import OpInfo, read_schema
 from gradscope.record.sites import Site, note_site
 from gradscope.record.sizes.crossings import Activations
-from gradscope.record.sizes.cuts import NUMBERS, Cut, cut_by, is_whole
+from gradscope.record.sizes.cuts import NUMBERS, Cut, Selection, cut_by, is_whole, selection_of
 from gradscope.record.sizes.graphless import Constant, Constants, Terms, is_term, passed_over
 from gradscope.record.sizes.readouts import EarlyReads, Readouts
-from gradscope.record.sizes.selections import Selection, selection_of
 from gradscope.record.tracing import computes_values
 
 _current_node = torch._C._current_autograd_node
