@@ -69,8 +69,6 @@ def _asked_for(name: str, listed: dict[str, Config], base: Config) -> Config:
 
 def _by_precision(config: Config, inputs: tuple[Input, ...]) -> list[Case]:
     config = replace(
-        config,
-        inputs=(*config.inputs, *inputs),
-        time_limit=config.time_limit or TIME_LIMIT,
+        config, inputs=(*config.inputs, *inputs), time_limit=config.time_limit or TIME_LIMIT
     )
     return [Case(config.name or "", config, precision) for precision in config.dtypes or (None,)]

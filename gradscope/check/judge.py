@@ -184,11 +184,6 @@ def _finding(one: _Limit, beyond: Sequence[tuple[int, float]], trace: Trace) -> 
         f" {one.what} {extent}.",
         label="backward of that step",
         location=next((seen.backward_at for seen in trace.steps if seen.index == step), None),
-        evidence={
-            "threshold": one.key,
-            "limit": one.limit,
-            "value": value,
-            "steps": len(beyond),
-        },
+        evidence={"threshold": one.key, "limit": one.limit, "value": value, "steps": len(beyond)},
         numbers=(f"{one.what} {number(value)} at step {step}; {one.key} {one.limit:g}",),
     )

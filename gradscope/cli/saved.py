@@ -42,8 +42,7 @@ def replay(
 def report(
     context: typer.Context,
     file: Annotated[
-        Path,
-        typer.Argument(metavar="FILE", help="What trace --save wrote.", show_default=False),
+        Path, typer.Argument(metavar="FILE", help="What trace --save wrote.", show_default=False)
     ],
 ) -> int:
     """Judge a trace that `gradscope trace --save FILE` wrote, and print its report.

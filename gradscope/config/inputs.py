@@ -5,16 +5,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Any
 
-from gradscope.config.scalars import (
-    Key,
-    WrongValue,
-    entries,
-    flag,
-    is_number,
-    says,
-    text,
-    unknown,
-)
+from gradscope.config.scalars import Key, WrongValue, entries, flag, is_number, says, text, unknown
 from gradscope.dataclass import dataclass
 
 

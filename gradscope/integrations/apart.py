@@ -143,9 +143,5 @@ def trace(
     )
     keep = None if save is None else Path(save)
     return carried_out(
-        target=choice.target,
-        config=choice.config,
-        remarks=choice.remarks,
-        silent=silent,
-        keep=keep,
+        target=choice.target, config=choice.config, remarks=choice.remarks, silent=silent, keep=keep
     )

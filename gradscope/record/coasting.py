@@ -63,11 +63,7 @@ class Coasting(LetsPass):
         return not self._awaited
 
     def begin(
-        self,
-        ran: Steps,
-        passes: float,
-        updates: float,
-        leaves: Sequence[torch.Tensor] | None,
+        self, ran: Steps, passes: float, updates: float, leaves: Sequence[torch.Tensor] | None
     ) -> None:
         """Let so many go by at most, which `ran` counts. The gradients of `leaves`, which the last
         pass has reached, are asked for where no optimizer tells what becomes of them: of passes

@@ -23,19 +23,8 @@ from gradscope.facts import Hurdle
 from gradscope.programs.audit import own_work
 from gradscope.programs.snapshots import questions
 from gradscope.programs.snapshots.files import OpenFile, open_files, streams
-from gradscope.programs.snapshots.loaders import (
-    Batches,
-    Tape,
-    shared_batches,
-    shares_other_memory,
-)
-from gradscope.record.forking import (
-    die_with,
-    fork_unnoticed,
-    has_room,
-    resting,
-    survives_a_fork,
-)
+from gradscope.programs.snapshots.loaders import Batches, Tape, shared_batches, shares_other_memory
+from gradscope.record.forking import die_with, fork_unnoticed, has_room, resting, survives_a_fork
 from gradscope.signals import held_back, leave
 
 SHARE = 0.01  # of the time may go into snapshots

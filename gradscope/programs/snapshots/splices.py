@@ -240,10 +240,7 @@ def _begins(statement: ast.stmt, code: CodeType) -> list[int]:
 def _contains(statement: ast.stmt, start: Any, end: Any) -> bool:
     first, last = (
         (statement.lineno, statement.col_offset),
-        (
-            statement.end_lineno,
-            statement.end_col_offset,
-        ),
+        (statement.end_lineno, statement.end_col_offset),
     )
     return bool(first <= start and end <= last)
 

@@ -317,23 +317,13 @@ def code_of(data: Json, file: str) -> CodeType:
     return code.replace(co_name=data["name"], co_qualname=data["qualname"], co_firstlineno=line)
 
 
-def _at(
-    number: int,
-    line: int | None,
-    end: int | None,
-    col: int | None,
-    end_col: int | None,
-    name: str | None,
-) -> ast.If:
+def _at(number: int, line: Any, end: Any, col: Any, end_col: Any, name: str | None) -> ast.If:
     """`if __place__ == number: name = __do__()`, the call at the position that is given."""
     call = ast.Call(ast.Name("__do__", ast.Load()), [], [])
+    done = ast.Expr(call) if name is None else ast.Assign([ast.Name(name, ast.Store())], call)
     data = {"lineno": line, "end_lineno": end, "col_offset": col, "end_col_offset": end_col}
     spot = {attribute: value for attribute, value in data.items() if value is not None}
-    done: ast.stmt = ast.Expr(call)
-    if name is not None:
-        done = ast.Assign([ast.Name(name, ast.Store())], call)
-    for node in (call, call.func, done, *getattr(done, "targets", ())):
-        for attribute, value in spot.items():
-            setattr(node, attribute, value)
+    for node in ast.walk(done):
+        vars(node).update(spot)
     asked = ast.Compare(ast.Name("__place__", ast.Load()), [ast.Eq()], [ast.Constant(number)])
     return ast.If(asked, [done], [])

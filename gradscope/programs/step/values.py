@@ -25,9 +25,7 @@ class Unfit(Exception):
 
 
 def written(
-    value: Any,
-    tensor: Callable[[torch.Tensor], int],
-    store: Callable[[torch.Tensor], str],
+    value: Any, tensor: Callable[[torch.Tensor], int], store: Callable[[torch.Tensor], str]
 ) -> Json:
     """As JSON; a tensor is what `tensor` makes of it, and the elements of arrays what `store`
     does. Raises Unkept."""

@@ -70,10 +70,7 @@ def _numbers(role: str, tensor: torch.Tensor) -> torch.Tensor | None:
 
 
 def _at(
-    values: torch.Tensor | None,
-    index: tuple[int, ...],
-    shape: tuple[int, ...] | None,
-    samples: int,
+    values: torch.Tensor | None, index: tuple[int, ...], shape: tuple[int, ...] | None, samples: int
 ) -> float | None:
     if values is None or shape is None or not values.numel():
         return None
@@ -85,11 +82,7 @@ def _at(
 
 
 def describe(
-    raw: Raw,
-    op: OpRun,
-    old: dict[int, torch.Tensor],
-    output: torch.Tensor,
-    context: RunContext,
+    raw: Raw, op: OpRun, old: dict[int, torch.Tensor], output: torch.Tensor, context: RunContext
 ) -> None:
     """Everything the report may want of an event, measured while its tensors are at hand.
 

@@ -168,12 +168,7 @@ def _checks(sample: Sample) -> Iterator[FunctionCheck]:
 
 
 def _relation(
-    watched: _Watched,
-    place: int,
-    evidence: Evidence,
-    truth: Truth,
-    twin: int | None,
-    meant: bool,
+    watched: _Watched, place: int, evidence: Evidence, truth: Truth, twin: int | None, meant: bool
 ) -> Relation:
     """How the gradient of one input is wrong; `twin` is the input whose gradient it is."""
     sample = watched.sample
@@ -193,12 +188,7 @@ def _relation(
 
 
 def _wrong(
-    watched: _Watched,
-    place: int,
-    evidence: Evidence,
-    truth: Truth,
-    relation: Relation,
-    meant: bool,
+    watched: _Watched, place: int, evidence: Evidence, truth: Truth, relation: Relation, meant: bool
 ) -> FunctionCheck:
     """`meant`: the whole forward is there for its backward."""
     sample, watcher = watched.sample, watched.watcher

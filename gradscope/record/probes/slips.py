@@ -182,11 +182,7 @@ def _whole(source: Source, node: ast.expr, text: str) -> _Change:
 
 
 def _between(
-    source: Source,
-    node: ast.expr | ast.stmt,
-    left: ast.expr,
-    right: ast.expr,
-    sign: str,
+    source: Source, node: ast.expr | ast.stmt, left: ast.expr, right: ast.expr, sign: str
 ) -> _Change:
     start, end = parenthesized(source, left)[1], parenthesized(source, right)[0]
     return _Change(node, start, end, f" {sign} ")

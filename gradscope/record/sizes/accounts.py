@@ -29,12 +29,7 @@ from gradscope.record.sizes.account import SAMPLE, Account, places_in
 from gradscope.record.sizes.clipping import Clip
 from gradscope.record.sizes.crossings import Crossing
 from gradscope.record.sizes.leaves import Leaves, Watched, has_memory
-from gradscope.record.sizes.movements import (
-    begin_movement,
-    end_movement,
-    overflow_in,
-    overflow_of,
-)
+from gradscope.record.sizes.movements import begin_movement, end_movement, overflow_in, overflow_of
 from gradscope.record.sizes.reduction import Factor, factor_of_mean
 from gradscope.record.sizes.sights import sights_from
 from gradscope.record.stand_ins import is_elsewhere, stand_in, without_us

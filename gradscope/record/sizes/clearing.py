@@ -112,11 +112,7 @@ class Freshness:
         self._left |= versions_of(parameters_of(optimizer))
 
     def begin(
-        self,
-        leaves: Iterable[torch.Tensor],
-        trained: Mapping[int, torch.Tensor],
-        *,
-        by_hand: bool,
+        self, leaves: Iterable[torch.Tensor], trained: Mapping[int, torch.Tensor], *, by_hand: bool
     ) -> None:
         """A pass that is measured: note each gradient that is there already. Old are those of
         `trained` leaves that an update has used, and that nobody has cleared since. An update

@@ -87,10 +87,7 @@ class Crossings:
     `variables`, the leaves, are those of the whole graph. `close` removes the hooks."""
 
     def __init__(
-        self,
-        roots: Sequence[Any],
-        context: RunContext,
-        selections: Mapping[int, object] | None,
+        self, roots: Sequence[Any], context: RunContext, selections: Mapping[int, object] | None
     ) -> None:
         """`selections` are what calls leave out, by sequence number; None where the forward pass
         was not watched."""

@@ -248,11 +248,7 @@ class Sizes:
         return self._freshness.added_to(self.leaves.alive(), frame)
 
     def _after_backward(
-        self,
-        one: BackwardPass,
-        graded: Graded,
-        flow: Flow | None,
-        crossings: Crossings | None,
+        self, one: BackwardPass, graded: Graded, flow: Flow | None, crossings: Crossings | None
     ) -> None:
         for leaf in one.asked:
             self.leaves.meet(leaf, one.frame)

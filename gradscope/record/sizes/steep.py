@@ -124,11 +124,7 @@ def _saved(node: Any) -> dict[str, torch.Tensor]:
 
 
 def _nearest(
-    node: Any,
-    edge: int,
-    saved: dict[str, torch.Tensor],
-    mask: torch.Tensor,
-    index: tuple[int, ...],
+    node: Any, edge: int, saved: dict[str, torch.Tensor], mask: torch.Tensor, index: tuple[int, ...]
 ) -> dict[str, Any] | None:
     """The operand next to a singular point of the op, and how near the elements come to it."""
     name = node_stem(node.name()).lower()

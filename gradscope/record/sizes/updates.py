@@ -100,12 +100,7 @@ class Updates:
         user, _ = note_site(frame)
         known = None if fresh.stale is None else bool(fresh.stale_of([leaf]))
         update = Update(
-            step,
-            "",
-            None,
-            place_of(user),
-            stale=known,
-            clearing=fresh.clearing if known else None,
+            step, "", None, place_of(user), stale=known, clearing=fresh.clearing if known else None
         )
         _keep(self._by_hand, step, update)
 
