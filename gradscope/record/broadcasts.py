@@ -30,15 +30,11 @@ class Broadcasts:
     def __init__(self, context: RunContext) -> None:
         self._context = context
         self._step: dict[int, Broadcast] = {}  # of this step, by the op's sequence number
-        self._kept: dict[object, Broadcast] = {}  # by place
+        self.found: dict[object, Broadcast] = {}  # by place
         # Of results without a graph: an advantage is computed before the steps that weight with
         # it.
         self._constants = WeakTensorKeyDictionary()
         self._made_at: dict[Site, Broadcast] = {}  # those behind these, by place
-
-    @property
-    def found(self) -> tuple[Broadcast, ...]:
-        return tuple(self._kept.values())
 
     def note(self, info: OpInfo, args: tuple[Any, ...], seq: int, frame: Any) -> None:
         """An op whose second argument is a tensor has made an autograd node."""
@@ -49,7 +45,7 @@ class Broadcasts:
         known = self._constants.get(constant)
         if known is not None and tuple(other.shape) in ((known.size,), (known.size, 1)):
             self._step[seq] = known
-        elif (size := _crossed(first, second)) and len(self._kept) < _MOST:
+        elif (size := _crossed(first, second)) and len(self.found) < _MOST:
             operands = self._operands(info, args, frame)
             self._step[seq] = Broadcast(UNRESOLVED, self._context.step, size, operands)
 
@@ -94,7 +90,7 @@ class Broadcasts:
             if fact.call is UNRESOLVED:
                 call = to_call(note, node._sequence_nr())
                 fact = replace(fact, call=call, operands=named_operands(call, fact.operands))
-            self._kept.setdefault(fact.call.location, fact)
+            self.found.setdefault(fact.call.location, fact)
 
 
 def _crossed(first: torch.Tensor, second: torch.Tensor) -> int:

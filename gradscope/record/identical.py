@@ -27,11 +27,7 @@ class Units:
         # By id of a weight, and dimension: those whose units are the same, with the first unit as
         # it was at first. They are kept, few as they are, so that nothing else can have the id.
         self._alike: dict[tuple[int, int], tuple[torch.Tensor, torch.Tensor]] = {}
-        self._kept: dict[tuple[int, int], Identical] = {}
-
-    @property
-    def found(self) -> tuple[Identical, ...]:
-        return tuple(self._kept.values())
+        self.found: dict[tuple[int, int], Identical] = {}
 
     def after_backward(self, one: BackwardPass) -> None:
         for node in one.above if one.accumulates else ():
@@ -45,17 +41,17 @@ class Units:
         unit = _unit(leaf, dim)
         if unit is None or _unit(leaf.grad, dim) is None:
             self._alike.pop(key, None)
-            self._kept.pop(key, None)
+            self.found.pop(key, None)
         elif key not in self._alike:
             if len(self._alike) < _MOST:
                 self._alike[key] = leaf, unit
-        elif key not in self._kept and not unit.equal(self._alike[key][1]):
+        elif key not in self.found and not unit.equal(self._alike[key][1]):
             call, is_transposed = self._product(node, one.above)
             if call is not None:
                 name = self._context.names.name_of_leaf(leaf, one.frame) or "a weight"
                 of_inputs = (dim == 1) is is_transposed
                 fact = Identical(name, leaf.shape[dim], of_inputs, call, self._context.step)
-                self._kept[key] = fact
+                self.found[key] = fact
 
     def _product(self, node: Any, above: Mapping[Any, Sequence[Any]]) -> tuple[Call | None, bool]:
         """The one that reads a weight, and whether its rows are the units, as those of a layer: the
@@ -92,17 +88,13 @@ class LoneValues:
 
     def __init__(self, context: RunContext) -> None:
         self._context = context
-        self._kept: dict[object, Lone] = {}  # by place
-
-    @property
-    def found(self) -> tuple[Lone, ...]:
-        return tuple(self._kept.values())
+        self.found: dict[object, Lone] = {}  # by place
 
     def after_backward(self, one: BackwardPass) -> None:
-        for node in one.above if len(self._kept) < _MOST else ():
+        for node in one.above if len(self.found) < _MOST else ():
             if _group(node) == 1 and (call := self._context.call(node)) is not None:
                 shape = shape_of(node)
-                self._kept.setdefault(call.location, Lone(call, self._context.step, shape))
+                self.found.setdefault(call.location, Lone(call, self._context.step, shape))
 
 
 def _group(node: Any) -> int:

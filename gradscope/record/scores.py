@@ -47,20 +47,12 @@ class GivenScores:
 
     def __init__(self, context: RunContext) -> None:
         self._context = context
-        self._kept: dict[object, Scores] = {}  # by place
-        self._unreached: dict[object, Unreached] = {}  # likewise
-
-    @property
-    def found(self) -> tuple[Scores, ...]:
-        return tuple(self._kept.values())
-
-    @property
-    def unreached(self) -> tuple[Unreached, ...]:
-        return tuple(self._unreached.values())
+        self.found: dict[object, Scores] = {}  # by place
+        self.unreached: dict[object, Unreached] = {}  # likewise
 
     def before_backward(self, one: BackwardPass) -> None:
         """What is told by tensors that the pass frees."""
-        for node in one.above if len(self._kept) + len(self._unreached) < _MOST else ():
+        for node in one.above if len(self.found) + len(self.unreached) < _MOST else ():
             name = type(node).__name__
             if name in (*_LIKELIHOODS, *_ALIGNMENTS):
                 given = saved(node, "log_probs" if name in _ALIGNMENTS else "self")
@@ -76,7 +68,7 @@ class GivenScores:
                 self._look_at_classes(node, one)
 
     def after_backward(self, one: BackwardPass) -> None:
-        for node in one.above if len(self._kept) < _MOST else ():
+        for node in one.above if len(self.found) < _MOST else ():
             name = type(node).__name__
             wanted = _MADE_BY.get(name)
             is_divergence = name == _DIVERGENCE and self._is_in_kl_div(node)
@@ -105,7 +97,7 @@ class GivenScores:
             taken = replace(call, op="kl_div") if name == _DIVERGENCE else call
             logarithms = name in (*_LIKELIHOODS, *_ALIGNMENTS, _DIVERGENCE)
             fact = Scores(given, taken, self._context.step, classes, logarithms, along, raw)
-            self._kept.setdefault(given.location, fact)
+            self.found.setdefault(given.location, fact)
 
     def _look_at_classes(self, node: Any, one: BackwardPass) -> None:
         """A logarithm of the probability of the class of each sample."""
@@ -164,7 +156,7 @@ class GivenScores:
         found = float(target.min()), float(target.max())
         labels = bool(((target == found[0]) | (target == found[1])).all())
         fact = Unreached(made, taken, self._context.step, *bounds, share, alone, found, labels)
-        self._unreached.setdefault(made.location, fact)
+        self.unreached.setdefault(made.location, fact)
 
     def _caller(self, node: Any) -> tuple[object, ...]:
         """The place that calls an op, and the module that runs it."""
