@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from corpus import diagnosed_text
 from torch import nn
 
 from gradscope.facts import Finding, Step, Trace
@@ -44,3 +45,44 @@ def test_a_rectifier_at_the_output_dies_for_negative_targets():
 )
 def test_training_that_goes_on_or_is_done_is_left_alone(forward):
     assert trained(forward, 0.05) == []
+
+
+CUT_AWAY = """\
+import torch
+
+torch.manual_seed(0)
+model = torch.nn.Linear(3, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr={lr})
+x = torch.randn(32, 3)
+y = {target}
+for step in range(12):
+    weight = torch.ones(32, 1){mask}
+    loss = (weight * {error}).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_a_loss_that_breaks_off_to_0_is_a_note(tmp_path):
+    text = CUT_AWAY.format(
+        lr=0.005,
+        target="x.sum(1, keepdim=True)",
+        mask=" * (step < 6)",
+        error="(model(x) - y).square()",
+    )
+    (found,) = diagnosed_text(text, tmp_path).findings
+
+    assert (found.rule, found.severity, found.location.line) == ("GS403", "note", 10)
+    assert (found.evidence["reason"], found.step) == ("nothing-left", 6)
+
+
+def test_a_loss_that_is_learnt_to_0_is_right(tmp_path):
+    text = CUT_AWAY.format(
+        lr=0.4,
+        target="x[:, :1].sign() * (1 + x[:, :1].abs())",
+        mask="",
+        error="torch.relu(0.2 - y * model(x))",
+    )
+
+    assert diagnosed_text(text, tmp_path).findings == ()

@@ -1,6 +1,5 @@
 """Trained parameters whose gradient is missing, exactly 0, or used by nobody."""
 
-import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -27,10 +26,19 @@ from gradscope.facts import (
 )
 from gradscope.facts import requests as ask
 from gradscope.ops.traits import Trait, has
-from gradscope.rules.cutoffs import FEWEST_CLEARED, LASTING
+from gradscope.rules.cutoffs import FEWEST_CLEARED
 from gradscope.rules.reading.divergence import by_place
 from gradscope.rules.reading.lost import Loss, losses
-from gradscope.rules.reading.missing import NOT_HELD, is_dead, is_mild, overflow_behind
+from gradscope.rules.reading.missing import (
+    NOT_HELD,
+    all_trained,
+    end_of_learning,
+    is_dead,
+    is_mild,
+    is_torchs_own,
+    overflow_behind,
+    zero_since,
+)
 from gradscope.rules.rule import Asked, Rule, places, symptoms
 from gradscope.rules.wording import phrases
 from gradscope.rules.wording.dead_gradient_words import WORDS
@@ -74,7 +82,7 @@ class DeadGradient(Rule):
         magnitudes = trace.magnitudes
         for updates in _cleared(magnitudes):
             yield self._about_cleared(updates, magnitudes)
-        if (where := _end_of_learning(trace, magnitudes)) is not None:
+        if (where := end_of_learning(trace, magnitudes)) is not None:
             yield self._about_death(where, trace, magnitudes)
         # What can be pointed at first.
         groups = _groups(trace, magnitudes, roots, self.limits)
@@ -179,10 +187,31 @@ class DeadGradient(Rule):
             fixes=(ask.StepBeforeClearing(last),),
         )
 
+    def _about_nothing_left(self, where: Absence, trained: Sequence[Leaf]) -> Finding:
+        """What is as right where all is learnt: rewards that are all the same have no advantage."""
+        names, since = [leaf.name for leaf in trained], max(map(zero_since, trained))
+        return self.found(
+            f"the loss and every gradient are exactly 0 from step {since} on:"
+            f" {phrases.listed(names)}",
+            f"{WORDS[where.reason].why} The step before had a loss of another size: unless there"
+            " is nothing left to learn, a mask, a weight or a step that went too far leaves nothing"
+            " of it.",
+            where.call,
+            severity=Severity.NOTE,
+            phase=Phase.BACKWARD,
+            step=since,
+            location=where.location,
+            label=WORDS[where.reason].label,
+            evidence={"reason": "nothing-left", "parameters": names, "since": since},
+            numbers=(f"gradient norm of `{names[0]}` by step: {phrases.series(trained[0].known)}",),
+        )
+
     def _about_death(self, where: Absence, trace: Trace, magnitudes: Magnitudes) -> Finding:
         """A model that stands still at a loss that is not 0, after steps in which it learnt."""
-        last, trained = trace.steps[-1], _trained(magnitudes)
-        names, since = [leaf.name for leaf in trained], max(map(_zero_since, trained))
+        last, trained = trace.steps[-1], all_trained(magnitudes)
+        if not last.loss:
+            return self._about_nothing_left(where, trained)
+        names, since = [leaf.name for leaf in trained], max(map(zero_since, trained))
         instead: Fix | ask.Request = Fix(
             "graph",
             "leave this function away where the model gives its output, or use one that is never"
@@ -210,7 +239,7 @@ class DeadGradient(Rule):
             ),
             # Of the last step: whether a repair holds shows when it has run as far.
             symptoms=symptoms(Trouble.ZERO, Subject.GRADIENT, last.index, names),
-            fixes=(ask.GiveLogits(),) if _is_torchs_own(where) else (instead, ask.LowerRate()),
+            fixes=(ask.GiveLogits(),) if is_torchs_own(where) else (instead, ask.LowerRate()),
         )
 
 
@@ -282,45 +311,6 @@ def _cleared(magnitudes: Magnitudes) -> Iterator[list[Update]]:
             continue
         if len(updates) >= FEWEST_CLEARED and all(update.cleared for update in updates):
             yield updates
-
-
-def _end_of_learning(trace: Trace, magnitudes: Magnitudes) -> Absence | None:
-    """Where the first gradient is lost, if by the end no trained parameter gets one any more. None
-    where one still learns, or where there is nothing left to learn."""
-    trained = _trained(magnitudes)
-    loss = trace.steps[-1].loss if trace.steps else None
-    if not trained or not loss or not math.isfinite(loss):
-        return None  # a loss of 0 has no slope: training is done
-    if not all(any(one.known[:-LASTING]) and not any(one.known[-LASTING:]) for one in trained):
-        return None
-    # What a model that has come to rest is flat in. A clamp or a choice is often meant to be, but
-    # not that of torch's own distributions, where the model is worse than it was at first.
-    kinds, first = Trait.RECTIFIES | Trait.SATURATES, trace.steps[0].loss
-    is_worse = first is not None and loss > first
-    return next(
-        (
-            one
-            for one in magnitudes.died
-            if has(one.node or "", kinds) or (is_worse and _is_torchs_own(one))
-        ),
-        None,
-    )
-
-
-def _is_torchs_own(absence: Absence) -> bool:
-    """Whether the gradient ends in a clamp that a library has written."""
-    is_inside = absence.call is not None and absence.call.inner is not None
-    return is_inside and has(absence.node or "", Trait.CLAMPS)
-
-
-def _trained(magnitudes: Magnitudes) -> list[Leaf]:
-    return [leaf for leaf in magnitudes.leaves if leaf.trained and leaf.known]
-
-
-def _zero_since(leaf: Leaf) -> int:
-    """The first step of those at the end without a gradient."""
-    alive = [step for step, norm in enumerate(leaf.norms) if norm]
-    return alive[-1] + 1
 
 
 def _trouble(absence: Absence) -> Trouble:

@@ -1,8 +1,12 @@
 """Which of the gradients that are missing, or exactly 0, are a fault of the program."""
 
+import math
+from collections.abc import Sequence
+
 from gradscope.facts import Absence, Event, Kind, Leaf, Limits, Magnitudes, NoGradient, Phase, Trace
 from gradscope.ops.dtypes import finfo
 from gradscope.ops.traits import Trait, has
+from gradscope.rules.cutoffs import LASTING
 from gradscope.rules.reading import evidence
 from gradscope.rules.reading.growths import fades
 
@@ -17,6 +21,8 @@ NOT_HELD = (
 NOT_CHOSEN = (NoGradient.MASKED, NoGradient.UNKNOWN)
 _SCALED_AWAY = (NoGradient.ZERO_WEIGHT, NoGradient.BY_INF)
 _AT_ZERO = (NoGradient.ZERO_WEIGHT, NoGradient.ZERO_VALUE)
+_HARDLY = 0.5  # of the first loss
+_ROUNDED = 1e-12  # of the largest: what is left where terms cancel
 CUT_OFF = (NoGradient.DETACH, NoGradient.INTEGER, NoGradient.NUMBER, NoGradient.REWRAPPED)
 
 
@@ -94,3 +100,52 @@ def _becomes_zero(event: Event) -> bool:
     hider = event.hidden_by
     divides = hider is not None and has(hider.op, Trait.DIVIDES)
     return is_overflow and divides and not evidence.gives_nan(event)
+
+
+def end_of_learning(trace: Trace, magnitudes: Magnitudes) -> Absence | None:
+    """Where the first gradient is lost, if by the end no trained parameter gets one any more. None
+    where one still learns, or where there is nothing left to learn."""
+    trained = all_trained(magnitudes)
+    loss = trace.steps[-1].loss if trace.steps else None
+    if not trained or loss is None or not math.isfinite(loss):
+        return None
+    if not loss and not _breaks_off([one.loss or 0.0 for one in trace.steps]):
+        return None  # a loss of 0 has no slope: training is done
+    if not all(any(one.known[:-LASTING]) and not any(one.known[-LASTING:]) for one in trained):
+        return None
+    # What a model that has come to rest is flat in. A clamp or a choice is often meant to be, but
+    # not that of torch's own distributions, where the model is worse than it was at first.
+    kinds, first = Trait.RECTIFIES | Trait.SATURATES, trace.steps[0].loss
+    is_worse = first is not None and loss > first
+    return next(
+        (
+            one
+            for one in magnitudes.died
+            if not loss or has(one.node or "", kinds) or (is_worse and is_torchs_own(one))
+        ),
+        None,
+    )
+
+
+def _breaks_off(losses: Sequence[float]) -> bool:
+    """Whether a loss is 0 from one step to the next, without having fallen much before."""
+    most = max(map(abs, losses), default=0.0)
+    above = [abs(one) for one in losses if abs(one) > _ROUNDED * most]
+    return bool(above) and above[-1] >= _HARDLY * above[0]
+
+
+def is_torchs_own(absence: Absence) -> bool:
+    """Whether the gradient ends in a clamp that a library has written."""
+    is_inside = absence.call is not None and absence.call.inner is not None
+    return is_inside and has(absence.node or "", Trait.CLAMPS)
+
+
+def all_trained(magnitudes: Magnitudes) -> list[Leaf]:
+    """The leaves that an optimizer holds, and whose gradient was looked at."""
+    return [leaf for leaf in magnitudes.leaves if leaf.trained and leaf.known]
+
+
+def zero_since(leaf: Leaf) -> int:
+    """The first step of those at the end without a gradient."""
+    alive = [step for step, norm in enumerate(leaf.norms) if norm]
+    return alive[-1] + 1
