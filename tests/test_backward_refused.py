@@ -1209,3 +1209,32 @@ def test_a_leaf_that_is_bounded_into_its_name_is_bounded_itself(bounded, written
     assert found.location.line == 8
     assert found.fixes[0].verified
     assert f"+    with torch.no_grad():\n+        {written}\n" in found.fixes[0].patch
+
+
+NUMBER = """
+for step in range(3):
+    total = 0.0
+    for part, wanted in zip(x.split(2), y.split(2)):
+        total += {term}
+    loss = {loss}
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("loss", ["total / 3", "__import__('numpy').float32(total)"])
+def test_a_loss_that_is_a_python_number_is_told_where_it_was_read_out(loss, tmp_path):
+    text = HEAD + NUMBER.format(term="F.mse_loss(net(part), wanted).item()", loss=loss)
+    (found,) = diagnosed_text(text, tmp_path, verify=True).findings
+
+    assert (found.rule, found.evidence["reason"]) == ("GS303", "number")
+    assert "+        total += F.mse_loss(net(part), wanted)\n" in found.fixes[0].patch
+    assert found.fixes[0].verified == (loss == "total / 3")
+
+
+def test_a_number_that_nothing_was_read_out_for_is_the_programs_own(tmp_path):
+    text = HEAD + NUMBER.format(term="0.5", loss="total")
+    report = diagnosed_text(text, tmp_path)
+
+    assert report.findings == ()

@@ -8,6 +8,7 @@ comes from the graph, which is alive as long as the exception is, and from what 
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from numbers import Real
 from typing import Any
 
 import torch
@@ -53,6 +54,9 @@ def refusal_of(
         check = next((ask for text, ask in _CHECKS if text in str(one)), None)
         if check is not None and isinstance(one, _KINDS):
             return check(_Inquiry(context, notes), Raised.by(one, flow, context.step))
+        if isinstance(one, AttributeError) and one.name == "backward":
+            raised = Raised.by(one, flow, context.step)
+            return _Inquiry(context, notes).of_number(one.obj, raised)
         if isinstance(one, RuntimeError) and (optimizer := stepping(one)) is not None:
             raised = Raised.by(one, flow, context.step)
             return _Inquiry(context, notes).of_another(optimizer, raised)
@@ -232,6 +236,17 @@ class _Inquiry:
 
     def _unscaled_twice(self, raised: Raised) -> refusals.AnyRefusal:
         return refusals.UnscaledTwice(**raised.at)
+
+    def of_number(self, loss: object, raised: Raised) -> refusals.AnyRefusal | None:
+        """A loss that is a Python number, where one was read out of what has a graph."""
+        cuts = raised.flow.cuts if raised.flow is not None else ()
+        read = [one for one in cuts if one.reason is NoGradient.NUMBER and one.lost]
+        if not isinstance(loss, Real) or not read:
+            return None
+        reason, call, location, related = explained(read[-1])
+        return refusals.WithoutGraph(
+            **raised.at, reason=reason, call=call, location=location, related=related
+        )
 
     def of_another(self, optimizer: Any, raised: Raised) -> refusals.AnyRefusal | None:
         """The state that an optimizer was loaded with, where its shapes are not the parameters'."""
