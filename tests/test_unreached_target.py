@@ -127,3 +127,13 @@ def test_targets_that_count_and_are_probabilities_are_right(kind, tmp_path):
     text = MASKS.format(settings=settings, change=change, loss=loss)
 
     assert diagnosed_text(text, tmp_path).findings == ()
+
+
+def test_a_binary_loss_that_refuses_grey_levels_is_given_them_scaled(tmp_path):
+    loss = "nn.functional.binary_cross_entropy(torch.sigmoid(model(x)), mask)"
+    text = MASKS.format(settings="", change="mask = mask * 255", loss=loss)
+    (found,) = diagnosed_text(text, tmp_path, verify=True).findings
+
+    assert (found.rule, found.op) == ("GS203", "binary_cross_entropy")
+    assert found.fixes[0].verified
+    assert "(torch.sigmoid(model(x)), mask / 255)\n" in found.fixes[0].patch

@@ -106,6 +106,7 @@ def _selected(edge: Edge | None, event: Event, *_: object) -> Fixes:
 
 # Of a layer that gives numbers of either sign, and what gives a part of its output another meaning:
 # one part, or all of them at once.
+_SCALES = ((0.0, 255.0), (-1.0, 1.0), (1.0, 2.0))  # of labels: white is 1, or they count from 1
 _HEADS = ("addmm", "mm", "bmm", "linear", "convolution")
 _FLOORS = ("clamp", "clamp_min")
 _POWERS = ("pow", "square", "mul", "sqrt")  # 0 where what they are made of is
@@ -187,6 +188,9 @@ def kept_inside(
     if why.role == "probs":
         yield ask.GiveLogits()
     if why.role == "target":
+        ends = (given.min, given.max) if given is not None else None
+        if ends in _SCALES:
+            yield ask.ScaleTarget(*ends)
         yield Fix("data", "map the targets to numbers between 0 and 1", code="target / classes")
         return
     if given is not None and why.low == 0 and why.high == math.inf:
