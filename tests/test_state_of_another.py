@@ -69,3 +69,31 @@ def test_another_error_in_a_step_is_no_state_of_another(tmp_path):
     report = diagnosed_text(text, tmp_path)
 
     assert all(one.evidence.get("reason") != "state-of-another" for one in report.findings)
+
+
+CLOSURE = """\
+import torch
+
+model = torch.nn.Linear(3, 1)
+x, y = torch.randn(8, 3), torch.randn(8, 1)
+optimizer = torch.optim.LBFGS(model.parameters())
+
+
+def closure():
+    optimizer.zero_grad()
+    loss = (model(x) - y).square().mean()
+    loss.backward()
+    if optimizer.state[model.weight].get("func_evals", 0) > 2:
+        raise RuntimeError("the sensor is gone")
+    return loss
+
+
+for step in range(4):
+    optimizer.step(closure)
+"""
+
+
+def test_what_a_closure_raises_is_not_the_optimizers(tmp_path):
+    report = diagnosed_text(CLOSURE, tmp_path)
+
+    assert report.findings == ()

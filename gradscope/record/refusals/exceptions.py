@@ -130,11 +130,13 @@ def _held(holder: ast.expr, frame: FrameType) -> Any:
 
 
 def stepping(error: BaseException) -> Any:
-    """The optimizer of torch's whose own code raised in `step`; None where none did."""
-    traceback, found = error.__traceback__, None
-    while traceback is not None:
-        held = traceback.tb_frame.f_locals.get("self")
-        if isinstance(held, torch.optim.Optimizer):
-            found = held if kind_of(traceback.tb_frame.f_code) != USER else None
-        traceback = traceback.tb_next
+    """The optimizer of torch's whose own code raised in `step`, and not the program's, which it may
+    call as its closure; None where none did."""
+    found = None
+    for link in links(error.__traceback__):
+        held = link.tb_frame.f_locals.get("self")
+        if kind_of(link.tb_frame.f_code) == USER:
+            found = None
+        elif isinstance(held, torch.optim.Optimizer):
+            found = held
     return found

@@ -252,14 +252,15 @@ class _Inquiry:
         """The state that an optimizer was loaded with, where its shapes are not the parameters'."""
         parameters = list(parameters_of(optimizer))
         for key in dict.fromkeys(key for one in parameters for key in optimizer.state.get(one, ())):
-            kept = {one: optimizer.state[one].get(key) for one in parameters}
+            kept = {one: optimizer.state.get(one, {}).get(key) for one in parameters}
             both = [
                 (one, of) for one, of in kept.items() if isinstance(of, torch.Tensor) and of.dim()
             ]
             wrong = next(((one, of) for one, of in both if one.shape != of.shape), None)
-            if wrong is None:
+            in_order = sorted(one.shape for one, _ in both) == sorted(of.shape for _, of in both)
+            # What none of them has in its parameter's shape is of another kind: rows, all in one.
+            if wrong is None or not (in_order or any(one.shape == of.shape for one, of in both)):
                 continue
-            shapes = (sorted(one.shape for one, _ in both), sorted(of.shape for _, of in both))
             self._context.names.look(raised.frame)
             return refusals.StateOfAnother(
                 **raised.at,
@@ -268,7 +269,7 @@ class _Inquiry:
                 shape=tuple(wrong[0].shape),
                 key=str(key),
                 kept=tuple(wrong[1].shape),
-                in_order=shapes[0] == shapes[1],
+                in_order=in_order,
                 location=self._notes.place_of(optimizer),
             )
         return None
