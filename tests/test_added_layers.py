@@ -78,6 +78,7 @@ def test_what_no_optimizer_got_is_told_at_the_optimizer(how, tmp_path):
 
 
 @pytest.mark.parametrize("how", MEANT)
+@pytest.mark.long
 def test_what_is_meant_is_silent(how, tmp_path):
     given, at, change = MEANT[how]
     program = PROGRAM.format(given=given, at=at, change=change)

@@ -45,6 +45,7 @@ RIGHT = {
 
 
 @pytest.mark.parametrize("rest", LOST.values(), ids=LOST)
+@pytest.mark.long
 def test_a_state_that_was_not_copied_is_told_and_repaired(rest, tmp_path):
     (found,) = diagnosed_text(TRAINING + rest, tmp_path, verify=True).findings
 
@@ -85,6 +86,7 @@ net(torch.ones(1, 2)).sum().backward()
 """
 
 
+@pytest.mark.long
 def test_odd_states_and_what_does_not_fit_are_as_without_us(tmp_path):
     (tmp_path / "odd.py").write_text(ODD)
     bare, seen = bare_and_traced(tmp_path / "odd.py")

@@ -63,6 +63,7 @@ def test_trace_runs_a_target_as_the_command_does(here):
     assert report.runs == 2
 
 
+@pytest.mark.long
 def test_trace_takes_the_options_of_the_command(here):
     (here / "loss.py").write_text("def loss(x, scale):\n    return (scale * x.sqrt()).sum()\n")
     inputs = {"x": "torch.zeros(2, requires_grad=True)", "scale": "3.0"}
@@ -101,6 +102,7 @@ assert report.findings
 """
 
 
+@pytest.mark.long
 def test_nothing_passes_between_the_caller_and_the_program(tmp_path):
     (tmp_path / "state.py").write_text(STATE)
 

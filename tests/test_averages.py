@@ -176,6 +176,7 @@ for step in range(4):
     ],
     ids=["gradients", "loss", "loss anew", "half a mean", "both", "summed again", "once"],
 )
+@pytest.mark.long
 def test_an_average_over_ranks_is_taken_once(loss, line, told, tmp_path, monkeypatch):
     program = RANKS.format(loss, line)
 

@@ -980,6 +980,7 @@ def test_the_leading_patch_holds(kind, here):
 
 
 @pytest.mark.parametrize("kind", RIGHT)
+@pytest.mark.long
 def test_right_programs_are_silent(kind, here):
     report = diagnosed_text(written(RIGHT[kind], "+ "), here)
 

@@ -87,6 +87,7 @@ CLIPPED = "gained = -torch.min(ratio * gain, ratio.clamp(0.8, 1.2) * gain)"
 
 
 @pytest.mark.parametrize(("loss", "patched"), CROSSED)
+@pytest.mark.long
 def test_pairs_that_nobody_asked_for_are_told(tmp_path, loss, patched):
     (found,) = diagnosed_text(f"{HEAD}loss = {loss}\n{END}", tmp_path, verify=True).findings
 

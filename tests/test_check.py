@@ -99,6 +99,7 @@ def rules(findings: tuple[Finding, ...]) -> list[str]:
     return [finding.rule for finding in findings]
 
 
+@pytest.mark.long
 def test_no_target_takes_the_others_with_it(folder):
     names = ("good", "bad", "hangs", "hangs_later", "dies", "eats", "raises")
     config = configured(folder, *names, more="time-limit: 6\nmemory-limit: 300 MiB")
@@ -377,6 +378,7 @@ def test_html_is_well_formed(several):
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "configs").glob("*.yaml")), ids=lambda p: p.stem)
+@pytest.mark.long
 def test_the_sample_configurations_are_healthy(path, monkeypatch):
     monkeypatch.chdir(ROOT)
 

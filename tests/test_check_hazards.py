@@ -197,6 +197,7 @@ TRUE = {
 
 
 @pytest.mark.parametrize("name", HEALTHY)
+@pytest.mark.long
 def test_healthy_programs_have_few_hazards_and_true_ones(name, here):
     found = findings(HEALTHY[name].source, here)
 

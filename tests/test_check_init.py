@@ -93,6 +93,7 @@ def test_what_runs_backward_is_proposed_and_the_rest_is_told(project):
     )
 
 
+@pytest.mark.long
 def test_what_it_writes_is_checked(gradscope, project):
     wrote = gradscope("check", "--init")
     written = (project / "gradscope.yaml").read_text()

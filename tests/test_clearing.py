@@ -80,6 +80,7 @@ def clearing(program: str, folder: Path) -> Fix:
 
 
 @pytest.mark.parametrize("case", CASES)
+@pytest.mark.long
 def test_the_patch_has_the_programs_own_names(case, here):
     program, added = CASES[case]
 

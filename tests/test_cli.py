@@ -121,6 +121,7 @@ def test_the_configuration_speaks_where_the_command_line_does_not(gradscope, tmp
 @pytest.mark.parametrize(
     ("rules", "code"), [("[GS101]", 0), ("[masked-branch]", 0), ("", 0), ("[GS201]", 1)]
 )
+@pytest.mark.long
 def test_a_finding_that_a_comment_accepts_does_not_fail(gradscope, tmp_path, rules, code):
     lines = MASKED.splitlines()
     lines[5] += f"  # gradscope: ignore{rules}"
@@ -299,6 +300,7 @@ def test_exit_codes(found, fail_on, ending, code):
     assert exit_code(report, Severity(fail_on)) == code
 
 
+@pytest.mark.long
 def test_what_a_program_does_about_its_own_exceptions_is_done(gradscope, tmp_path):
     hook = (
         "import sys, traceback\n"

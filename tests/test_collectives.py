@@ -81,6 +81,7 @@ def on_two_ranks(text: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> tu
 
 @pytest.mark.filterwarnings("ignore:.*fork")
 @pytest.mark.parametrize("name", CALLS)
+@pytest.mark.long
 def test_a_value_from_another_rank_is_told_as_that(name, tmp_path, monkeypatch):
     report, other = on_two_ranks(PROGRAM.format(call=CALLS[name]), tmp_path, monkeypatch)
 

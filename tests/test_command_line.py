@@ -20,6 +20,7 @@ x.sqrt().sum().backward()
 
 @pytest.mark.parametrize("columns", [80, 200])
 @pytest.mark.parametrize("command", ["", *COMMANDS])
+@pytest.mark.long
 def test_help_is_in_words_and_whole(gradscope, command, columns):
     done = gradscope(*filter(None, [command]), "--help", COLUMNS=str(columns))
 
@@ -56,6 +57,7 @@ def test_a_shell_completes_commands_without_torch(gradscope):
         ),
     ],
 )
+@pytest.mark.long
 def test_a_mistake_is_told_in_a_line_with_a_hint_that_helps(gradscope, tmp_path, words, told, hint):
     (tmp_path / "notes.txt").write_text("to do\n")
     (tmp_path / "loss.py").write_text("def two(a, b):\n    return (a * b).sum()\n")
@@ -70,6 +72,7 @@ def test_a_mistake_is_told_in_a_line_with_a_hint_that_helps(gradscope, tmp_path,
 
 
 @pytest.mark.parametrize("command", ["trace", "check"])
+@pytest.mark.long
 def test_quiet_is_the_verdict_alone_and_exit_zero_only_reads(gradscope, tmp_path, command):
     (tmp_path / "broken.py").write_text(BROKEN)
     (tmp_path / "sound.py").write_text(BROKEN.replace("zeros", "ones"))

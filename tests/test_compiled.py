@@ -42,6 +42,7 @@ def report_of(compiled: str, folder: Path) -> Report:
     return traced(path)
 
 
+@pytest.mark.long
 def test_a_healthy_one_is_watched_alone_and_that_is_said(tmp_path):
     report = report_of('lambda x: x * w, backend="aot_eager"', tmp_path)
     (note,) = report.findings
@@ -60,6 +61,7 @@ def test_what_compiled_code_alone_breaks_is_told_as_that(tmp_path):
     assert report.runs == 2
 
 
+@pytest.mark.long
 def test_what_breaks_uncompiled_too_is_named_at_its_op(tmp_path):
     report = report_of('lambda x: (x - w).sqrt(), backend="aot_eager"', tmp_path)
     culprit, note = report.findings
@@ -69,6 +71,7 @@ def test_what_breaks_uncompiled_too_is_named_at_its_op(tmp_path):
 
 
 @pytest.mark.parametrize("full", [True, False])
+@pytest.mark.long
 def test_what_cannot_be_compiled_is_refused_as_ever(full, tmp_path):
     report = report_of(f'wrong, backend="eager", fullgraph={full}', tmp_path)
 

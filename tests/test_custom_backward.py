@@ -314,6 +314,7 @@ def test_the_reference_program_is_reported_at_its_first_step(tmp_path):
     assert finding.fixes[0].verified is True
 
 
+@pytest.mark.long
 def test_with_keep_going_it_leads_over_what_it_causes():
     config = Config(keep_going=True)
     report = pipeline.trace(parse_target("custom_backward"), config, silent=True)

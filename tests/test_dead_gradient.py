@@ -120,6 +120,7 @@ def first_finding(folder: Path, source: str) -> Finding:
 
 
 @pytest.mark.parametrize("cut", CUTS)
+@pytest.mark.long
 def test_the_cut_is_shown_and_joined(cut, here):
     definition, line, place, repaired = CUTS[cut]
     finding = first_finding(here, PROGRAM.format(definition=definition, cut=line))
@@ -339,6 +340,7 @@ SMOOTH = [
 
 
 @pytest.mark.parametrize("changes", BENT, ids=str)
+@pytest.mark.long
 def test_a_second_derivative_of_straight_lines_is_told(tmp_path, changes):
     program = tmp_path / "physics.py"
     program.write_text(PHYSICS.format(**{**PLAIN, **changes}))

@@ -201,6 +201,7 @@ SIGMOIDS = {
 
 
 @pytest.mark.parametrize("kind", OF_ONE)
+@pytest.mark.long
 def test_a_softmax_over_one_score_becomes_a_sigmoid(kind, tmp_path):
     model, loss = OF_ONE[kind]
     report = diagnosed_text(ONE_SCORE.format(model=model, loss=loss), tmp_path, verify=True)

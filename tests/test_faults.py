@@ -57,6 +57,7 @@ def test_what_is_said_twice_of_one_place_is_told_once(monkeypatch):
     [("explain",), ("examples",), ("trace", "--no-verify", "gamma_mask"), ("norms",)],
     ids=lambda words: words[0],
 )
+@pytest.mark.long
 def test_a_full_disk_is_no_fault_of_ours(words, tmp_path):
     with FULL.open("w") as full:
         done = subprocess.run(

@@ -4,6 +4,8 @@ import re
 import subprocess
 import sys
 
+import pytest
+
 PROGRAM = """import torch
 import torch.nn.functional as F
 
@@ -16,6 +18,7 @@ print(x.grad, z.grad)
 """
 
 
+@pytest.mark.long
 def test_the_printed_patch_makes_the_program_healthy(gradscope, tmp_path):
     file = tmp_path / "loss.py"
     file.write_text(PROGRAM)
@@ -41,6 +44,7 @@ loss.backward()
 """
 
 
+@pytest.mark.long
 def test_write_keeps_to_safe_fixes(gradscope, tmp_path):
     """A bound moves the loss, so it needs --unsafe; a stable form that was seen to compute the same
     does not."""

@@ -123,6 +123,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("case", WRONG)
+@pytest.mark.long
 def test_an_optimizer_is_given_what_its_passes_are_for(case, here):
     program, line, repaired = WRONG[case]
 
@@ -175,6 +176,7 @@ LEFT_OUT = {
 
 
 @pytest.mark.parametrize("case", LEFT_OUT)
+@pytest.mark.long
 def test_what_is_left_out_is_given_to_the_optimizer_as_well(case, here):
     given, loss, wanted = LEFT_OUT[case]
     program = PARTS.replace("LOSS", loss)

@@ -76,6 +76,7 @@ NUMBERS = {
 
 
 @pytest.mark.parametrize("case", NUMBERS)
+@pytest.mark.long
 def test_a_gradient_that_a_loss_reads_as_a_number_is_told_and_gets_its_graph(case, here):
     text, repaired = NUMBERS[case]
 

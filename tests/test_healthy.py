@@ -7,6 +7,7 @@ from gradscope.facts import Severity
 
 
 @pytest.mark.parametrize("program", programs("healthy"), ids=lambda program: program.name)
+@pytest.mark.long
 def test_silent(program, here):
     report = diagnosed(program, here)
 

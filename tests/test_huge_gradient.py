@@ -108,6 +108,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("case", BROKEN)
+@pytest.mark.long
 def test_the_op_is_told_and_mended(case, here):
     program, line, (old, new) = BROKEN[case]
 

@@ -57,6 +57,7 @@ def told(text, tmp_path, **options):
 
 
 @pytest.mark.parametrize(("filled", "scores", "patched"), SAME)
+@pytest.mark.long
 def test_units_that_stay_the_same_are_told(tmp_path, filled, scores, patched):
     text = HEAD + filled + ALIKE + "last.weight.data[0] *= 2" + END.format(scores=scores)
     (found,) = told(text, tmp_path, verify=True)

@@ -149,6 +149,7 @@ def test_while_the_run_is_diagnosed_no_health_is_claimed(tmp_path):
 
 
 @pytest.mark.parametrize("more", [(), ("--no-verify",)])
+@pytest.mark.long
 def test_while_a_patch_is_looked_for_the_finding_is_told(more, tmp_path):
     done = stuck(tmp_path, "gradscope.repair.serve.ways", "--format", "json", *more)
     (finding,) = json.loads(done.stdout)["findings"]
@@ -183,6 +184,7 @@ def interrupt():
 
 
 @pytest.mark.parametrize(("text", "rule"), [(WRONG, "GS301"), (DIVERGES, "GS404")])
+@pytest.mark.long
 def test_while_what_comes_later_is_sought_the_finding_is_told(text, rule, tmp_path):
     done = traced(tmp_path, AGAIN + text, "--format", "json")
     finding = json.loads(done.stdout)["findings"][0]

@@ -79,6 +79,7 @@ def kept(source: str, folder: Path) -> tuple[Report, Report]:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@pytest.mark.long
 def test_a_saved_step_has_the_findings_of_the_program(case, here):
     first, again = kept(case.source, here)  # type: ignore[attr-defined]
 

@@ -121,6 +121,7 @@ def test_a_call_of_step_is_one_update_whatever_it_calls(program, kind):
 
 
 @pytest.mark.parametrize("command", ["trace", "check"])
+@pytest.mark.long
 def test_micro_batches_are_no_steps(gradscope: Command, tmp_path: Path, command: str):
     (tmp_path / "train.py").write_text(ACCUMULATING)
 

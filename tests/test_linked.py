@@ -88,6 +88,7 @@ net = Net()"""
 
 @pytest.mark.parametrize("parent", ["super()", "super(Net, self)"])
 @pytest.mark.parametrize("begin", ["net = Net()", NAMED])
+@pytest.mark.long
 def test_a_model_gives_logits_where_the_loss_of_another_file_takes_logarithms(
     parent, begin, program
 ):
@@ -103,6 +104,7 @@ def test_a_model_gives_logits_where_the_loss_of_another_file_takes_logarithms(
     }
 
 
+@pytest.mark.long
 def test_an_environment_in_the_folder_is_no_part_of_the_program(program, monkeypatch):
     monkeypatch.setattr(linked, "MOST_FOUND", 5)
     environment = {f"env/package/{number}.py": "" for number in range(6)}
@@ -112,6 +114,7 @@ def test_an_environment_in_the_folder_is_no_part_of_the_program(program, monkeyp
     assert fixes[0].verified and "return self.head(x)" in added(fixes[0])
 
 
+@pytest.mark.long
 def test_a_layer_that_a_function_of_another_file_builds_is_dropped(program):
     net = (
         "import torch.nn as nn\n"
@@ -136,6 +139,7 @@ def test_another_program_that_reads_the_probabilities_keeps_them(program):
     assert not any("return self.head(x)" in added(fix) for fix in fixes)
 
 
+@pytest.mark.long
 def test_a_softmax_of_a_package_becomes_one_of_logarithms(program):
     net = MODEL.replace("torch.sigmoid(self.head(x))", "torch.softmax(self.head(x), 1)")
     main = (
@@ -164,6 +168,7 @@ def test_a_softmax_of_a_package_becomes_one_of_logarithms(program):
     }
 
 
+@pytest.mark.long
 def test_a_density_of_another_file_is_given_as_its_logarithm(program):
     fixes = program({"model/density.py": DENSITY, "model/__init__.py": "", "main.py": FIT})
 

@@ -49,6 +49,7 @@ def traced(here, bad):
     return gradscope.trace("train.py", silent=True, verify=False, every_step=True)
 
 
+@pytest.mark.long
 def test_the_line_the_sample_and_the_worker_are_told(here):
     report = traced(here, 21)
 
@@ -63,6 +64,7 @@ def test_the_line_the_sample_and_the_worker_are_told(here):
     assert not [one for one in finding.numbers if "sample" in one]
 
 
+@pytest.mark.long
 def test_a_sound_dataset_is_sound(here):
     assert traced(here, -1).findings == ()
 

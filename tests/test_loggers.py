@@ -143,6 +143,7 @@ def test_without_an_optimizer_each_backward_is_told():
     assert [round(value, 4) for _, value in board.curves["grad_norm/x"]] == [1.4142] * 3
 
 
+@pytest.mark.long
 def test_findings_are_counted():
     board = Board()
     with gradscope.watch(logger=board):

@@ -179,6 +179,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("case", BROKEN)
+@pytest.mark.long
 def test_a_lost_update_is_told_where_it_is_lost_and_mended(case, here):
     program, reason, line, repaired = BROKEN[case]
 
@@ -245,6 +246,7 @@ DECAYED = HEAD.format("SGD(net.parameters(), lr=0.1, momentum=0.9, weight_decay=
 
 
 @pytest.mark.parametrize("made", [SGD, ADAM, DECAYED], ids=["SGD", "Adam", "decayed"])
+@pytest.mark.long
 def test_a_bound_that_leaves_nothing_of_the_gradient_is_raised(made, here):
     program = CLIPPED.format(made, "max_norm=1e-9" if made is SGD else "1e-9")
 
@@ -447,6 +449,7 @@ for step in range(6):
     assert found.location.line == 9
 
 
+@pytest.mark.long
 def test_what_a_scaler_skips_at_a_scale_of_1_is_led_back_to_its_op(here):
     program = f"""\
 {SGD}scaler = torch.amp.GradScaler("cpu", init_scale=8.0)

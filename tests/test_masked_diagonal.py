@@ -30,6 +30,7 @@ WHOLE = [
 
 
 @pytest.mark.parametrize(("mask", "patched"), WHOLE)
+@pytest.mark.long
 def test_each_row_keeps_its_diagonal(tmp_path, mask, patched):
     (found,) = diagnosed_text(ATTENTION.format(mask=mask), tmp_path, verify=True).findings
 

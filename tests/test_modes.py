@@ -58,6 +58,7 @@ def found(program: str, folder: Path) -> list[Finding]:
         (noted("pass", before="net.eval()", part="nn.Dropout(0.2)"), "note", "eval", "net.eval()"),
     ],
 )
+@pytest.mark.long
 def test_a_mode_that_was_left_on_is_told(program, severity, mode, line, tmp_path):
     (one,) = found(program, tmp_path)
 
@@ -76,6 +77,7 @@ TRAINED = "    net.train()\n    for batch in"
         (SCORED, noted(EVALUATED).replace("    for batch in", TRAINED)),
     ],
 )
+@pytest.mark.long
 def test_the_mode_is_set_where_training_goes_on(score, repaired, here):
     (one,) = diagnosed_text(noted(score), here, verify=True).findings
 
@@ -127,6 +129,7 @@ for step in range(6):
          "statistics taken anew", "samples by Dropout", "before the training", "of a generator",
          "frozen"],
 )  # fmt: skip
+@pytest.mark.long
 def test_the_right_mode_is_not_noted(program, tmp_path):
     assert found(program, tmp_path) == []
 

@@ -114,6 +114,7 @@ KNOWN = [  # to the program
 
 
 @pytest.mark.parametrize(("read", "op"), WRONG)
+@pytest.mark.long
 def test_a_nan_that_is_read_is_a_warning_with_its_place(read, op, tmp_path):
     report = diagnosed_text(PROGRAM.format(read=read), tmp_path)
     [finding] = report.findings
@@ -124,6 +125,7 @@ def test_a_nan_that_is_read_is_a_warning_with_its_place(read, op, tmp_path):
 
 
 @pytest.mark.parametrize(("keep", "held_as"), KEPT)
+@pytest.mark.long
 def test_a_nan_that_is_kept_is_a_warning(keep, held_as, tmp_path):
     report = diagnosed_text(PROGRAM.format(read=keep), tmp_path)
     [finding] = report.findings
@@ -190,6 +192,7 @@ LONG = PROGRAM.replace("range(3)", "range(8)").replace("{read}", "if step == 5: 
         f"pass\nvalue = {_ROOT}.item()",  # when training is over
     ],
 )
+@pytest.mark.long
 def test_one_that_is_read_in_a_step_that_is_only_watched_is_looked_for(read, tmp_path):
     report = diagnosed_text(LONG.replace("{read}", read), tmp_path)
     [finding] = report.findings

@@ -161,6 +161,7 @@ NORM = "torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n"
         (SCALED + SCALER_STEP + NORM, SCALED + UNSCALE + NORM + SCALER_STEP),
     ],
 )
+@pytest.mark.long
 def test_the_patch_puts_it_in_time(gradscope, tmp_path, body, repaired):
     file = tmp_path / "loop.py"
     file.write_text(SCRIPT + "".join(f"    {line}\n" for line in body.splitlines()))

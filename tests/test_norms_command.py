@@ -118,6 +118,7 @@ def test_the_table_fits(gradscope, tmp_path, width):
         (("none.py",), "none.py"),
     ],
 )
+@pytest.mark.long
 def test_bad_input_is_one_line_and_exit_2(gradscope, words, says):
     done = gradscope("norms", *words)
 

@@ -71,6 +71,7 @@ def _both() -> Iterator[tuple[str, int, bool]]:
 
 
 @pytest.mark.parametrize(("name", "n", "is_said"), list(_both()))
+@pytest.mark.long
 def test_a_limit_is_said_where_it_is_met(name, n, is_said, tmp_path):
     do, _, _, what = BEYOND[name]
 

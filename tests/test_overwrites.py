@@ -72,6 +72,7 @@ def overwritten(body: str, folder: Path, *, verify: bool = False):
 
 
 @pytest.mark.parametrize("kind", WRONG)
+@pytest.mark.long
 def test_a_write_that_autograd_does_not_see(kind, tmp_path):
     body, saved_by, line = WRONG[kind]
 

@@ -44,6 +44,7 @@ RIGHT = [
 
 
 @pytest.mark.parametrize(("schedule", "told", "patched"), UPSIDE_DOWN)
+@pytest.mark.long
 def test_a_schedule_that_waits_for_the_wrong_end_is_turned(tmp_path, schedule, told, patched):
     text = PROGRAM.format(schedule=schedule, told=told)
     (found,) = diagnosed_text(text, tmp_path, verify=True).findings

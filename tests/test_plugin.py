@@ -140,6 +140,7 @@ def test_every_test_under_xdist(folder):
         ("only='GS102'", "the mark gradscope has no only: it has select, ignore, fail_on, enabled"),
     ],
 )
+@pytest.mark.long
 def test_a_mistake_in_a_mark_is_one_line(tmp_path, mark, says):
     (tmp_path / "test_it.py").write_text(
         f"import pytest\n@pytest.mark.gradscope({mark})\ndef test_it(): pass\n"
@@ -151,6 +152,7 @@ def test_a_mistake_in_a_mark_is_one_line(tmp_path, mark, says):
     assert "Traceback" not in done.stdout
 
 
+@pytest.mark.long
 def test_the_configuration_speaks(folder):
     (folder / "gradscope.yaml").write_text("ignore: [GS102]\n")
 
@@ -158,6 +160,7 @@ def test_the_configuration_speaks(folder):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are copied on Linux alone")
+@pytest.mark.long
 def test_a_fix_is_tried_by_running_the_test_again(folder):
     done = run(folder, "-k", "marked_and_bad")
 

@@ -16,6 +16,7 @@ NEEDS = {"notebook": "IPython"}
 
 
 @pytest.mark.parametrize("path", programs_in(ODD))
+@pytest.mark.long
 def test_runs_as_without_us(path, here, capfd):
     pytest.importorskip(NEEDS.get(path.stem, "torch"))
     status = in_fork(lambda: run_plainly(path))
@@ -43,6 +44,7 @@ def without_profiler(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("words", [("trace", "-q"), ("norms", "-o", "norms.txt")])
+@pytest.mark.long
 def test_warnings_are_shown_at_the_lines_of_the_program(words, tmp_path):
     """Also where torch warns of what it was asked for through a function of ours."""
     program = tmp_path / "reads.py"

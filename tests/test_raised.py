@@ -371,6 +371,7 @@ scores = logits.softmax(-1)
     ],
     ids=["by a library", "by the program"],
 )
+@pytest.mark.long
 def test_an_exception_over_a_nan_tells_where_that_was_born(line, patch, tmp_path):
     (finding,) = diagnosed_text(HEAD + PLAYED.format(line), tmp_path, verify=True).findings
 
@@ -422,6 +423,7 @@ for step in range(3):
         ("return torch.exp(raw - 200)", "d = Normal(mean, F.softplus(scale))"),
     ],
 )
+@pytest.mark.long
 def test_a_scale_that_a_distribution_refuses_is_led_back_to_what_gave_it(scale, patched, tmp_path):
     found = found_in(POLICY.format(scale), tmp_path, verify=True)
 
@@ -540,6 +542,7 @@ NET = "net = nn.Linear(4, 1)\nx, y = torch.randn(16, 4), torch.randint(0, 2, (16
          "p = w * 2", "Bernoulli(p.clamp(0, 1))"),
     ],
 )  # fmt: skip
+@pytest.mark.long
 def test_numbers_that_an_op_refuses_are_led_back_to_what_gave_them(
     program: str, line: str, patched: str, tmp_path: Path
 ) -> None:

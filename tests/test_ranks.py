@@ -185,6 +185,7 @@ def fates(report: Report) -> list[Fate]:
 
 
 @pytest.mark.filterwarnings("ignore:.*fork")
+@pytest.mark.long
 def test_the_rank_that_made_the_nan_tells_it_and_all_run_again(tmp_path, monkeypatch):
     kept = "kept = torch.full((4,), 0.0 if step == 3 and rank else 1.0); "
     bad = kept + "loss = (loss * kept).sum() / kept.sum()"
@@ -205,6 +206,7 @@ def test_the_rank_that_made_the_nan_tells_it_and_all_run_again(tmp_path, monkeyp
 
 
 @pytest.mark.filterwarnings("ignore:.*fork")
+@pytest.mark.long
 def test_a_patch_has_to_hold_on_every_rank(tmp_path, monkeypatch):
     broken = "loss = loss if rank else loss / (x - x).sum()"
     text = parallel(before="shift = 2.0 if rank else 0.0", after=broken, steps=1)
@@ -406,6 +408,7 @@ def measured(report: NormReport) -> list[float]:
     "wrap", [REPLICATED, IN_SHARDS, IN_ONE], ids=["ddp", "fsdp", "fsdp of old"]
 )
 @pytest.mark.parametrize("p", [2.0, pytest.param(float("inf"), marks=pytest.mark.slow)])
+@pytest.mark.long
 def test_norms_are_those_of_whole_gradients(wrap, p, tmp_path, monkeypatch):
     options = NormOptions(max_norm=0.5, norm_type=p)
     alone = norms(program(MEASURED.format(wrap=""), tmp_path), options, Config())
@@ -431,6 +434,7 @@ def launched(*command: str, folder: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.long
 def test_torchrun(tmp_path):
     bad = "loss = loss.log() if rank else loss"
     text = parallel(before="x = x * (1 - rank)", after=bad, steps=1)

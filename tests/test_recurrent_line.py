@@ -28,6 +28,7 @@ CELLS = ["both @ weight", "cell(both)", "torch.relu(cell(both))", "h + both @ we
 
 
 @pytest.mark.parametrize(("cell", "steps"), [("both @ weight", 200), *((one, 25) for one in CELLS)])
+@pytest.mark.long
 def test_the_product_is_pointed_at(cell, steps, tmp_path):
     first, *_ = diagnosed_text(PROGRAM.format(cell=cell, steps=steps), tmp_path).findings
 

@@ -748,6 +748,7 @@ loss.backward()
         ("-logp[:, 3].sum()", None),  # which asks for what was masked
     ],
 )
+@pytest.mark.long
 def test_what_a_mean_takes_in_of_a_mask_counts_as_0(tmp_path, loss, fixed):
     program = tmp_path / "masked_sum.py"
     program.write_text(MASKED_SUM.format(loss=loss))
@@ -858,6 +859,7 @@ def test_what_a_maximum_goes_by_keeps_its_value(tmp_path):
          "n = torch.sqrt((x * x).sum(-1).clamp_min(1e-12))"),
     ],
 )  # fmt: skip
+@pytest.mark.long
 def test_a_root_is_guarded_under_the_root(tmp_path, made, used, fixed):
     """Beside it, at the division or the logarithm, the root's slope would stay infinite. What a
     logarithm gives there is made by the number that the patch writes: that is not verified."""
@@ -936,6 +938,7 @@ ENDS = [
 
 
 @pytest.mark.parametrize(("made", "used", "more", "expected"), ENDS)
+@pytest.mark.long
 def test_probabilities_of_one_function_and_their_logarithm_in_another(
     made, used, more, expected, tmp_path
 ):

@@ -106,6 +106,7 @@ def traced(folder: Path, text: str) -> Finding:
 
 
 @pytest.mark.parametrize("name", WRONG)
+@pytest.mark.long
 def test_what_is_wrong_is_mended(name, tmp_path):
     given, forward, unpacked, returned, mended = WRONG[name]
     text = (
@@ -247,6 +248,7 @@ SAVED = "ctx.save_for_backward(x, w); "
         ),
     ],
 )
+@pytest.mark.long
 def test_autograd_differentiates_what_no_slip_explains(
     arguments, given, forward, unpacked, returned, written, tmp_path
 ):

@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+import pytest
+
 SCRIPT = """import torch
 from torch import nn
 
@@ -108,6 +110,7 @@ for step in range(12):
 """
 
 
+@pytest.mark.long
 def test_a_layer_that_the_program_uses_later_is_not_called_dead(gradscope, tmp_path):
     """Neither in the trial of a patch, which ends earlier, nor in a run that a NaN has ended."""
     told = []

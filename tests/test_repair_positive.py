@@ -133,6 +133,7 @@ def test_what_writes_to_its_data_stands_in_the_way(write):
         ("torch.full((2,), 0.0)", "torch.full((2,), 1.0)"),
     ],
 )
+@pytest.mark.long
 def test_what_is_divided_by_starts_at_one(zeros, ones, tmp_path):
     text = f"import torch\n\nx = torch.arange(2.0)\nscale = torch.nn.Parameter({zeros})\n"
     text += "loss = ((x + 1) / (2 * scale).square()).sum()\nloss.backward()\n"

@@ -19,6 +19,7 @@ for _ in range(20):
 """
 
 
+@pytest.mark.long
 def test_a_loss_that_is_scaled_and_never_unscaled_is_stepped_through_its_scaler(here):
     script = here / "train.py"
     script.write_text(UNSCALED, encoding="utf-8")
@@ -53,6 +54,7 @@ for _ in range(60):
         ("torch.sum((x @ w - 1).square())", "torch.mean((x @ w - 1).square())"),
     ],
 )
+@pytest.mark.long
 def test_a_sum_that_makes_the_steps_too_long_becomes_a_mean(total, mean, here):
     [finding] = diagnosed_text(SUMMED.format(total), here, verify=True).findings
 

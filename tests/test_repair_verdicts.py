@@ -337,6 +337,7 @@ def test_a_bound_that_leaves_a_huge_loss_is_not_verified(tmp_path):
     assert bound.verified is False
 
 
+@pytest.mark.long
 def test_a_wider_dtype_that_leaves_a_huge_loss_is_not_verified(tmp_path):
     script = tmp_path / "policy.py"
     script.write_text(

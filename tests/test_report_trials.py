@@ -101,6 +101,7 @@ loss.backward()
 """
 
 
+@pytest.mark.long
 def test_no_stage_reads_the_words(tmp_path, monkeypatch):
     """With every sentence reworded, the report differs in nothing else."""
     file = tmp_path / "loss.py"

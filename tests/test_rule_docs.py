@@ -55,6 +55,7 @@ def test_every_page_speaks_in_one_voice(rule):
 
 
 @pytest.mark.parametrize("rule", BY_VALUE, ids=lambda rule: rule.name)
+@pytest.mark.long
 def test_the_example_fires_this_rule_alone(rule, found):
     assert [finding.rule for finding in found[rule.code]] == [rule.code]
 

@@ -98,6 +98,7 @@ def first(report: Report) -> Fix:
 
 
 @pytest.mark.parametrize("name", WRITES)
+@pytest.mark.long
 def test_what_is_written_is_written_once_and_is_no_hindrance(name, traced, tmp_path):
     pytest.importorskip({"hdf5": "h5py"}.get(name, name if name == "safetensors" else "torch"))
     Path("program.py").write_text(f"{WRITES[name]}\n{BREAKS}")

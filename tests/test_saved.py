@@ -149,6 +149,7 @@ def test_report_prints_what_trace_printed_but_for_the_tries(gradscope, tmp_path)
     assert fix["verdict"].endswith("a saved trace cannot be run")
 
 
+@pytest.mark.long
 def test_report_takes_the_options_of_trace(gradscope, tmp_path):
     saved_run(gradscope, tmp_path)
 

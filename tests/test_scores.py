@@ -85,6 +85,7 @@ RIGHT = [
 
 
 @pytest.mark.parametrize(("lines", "patched"), WRONG)
+@pytest.mark.long
 def test_probabilities_in_the_place_of_scores_are_told(tmp_path, lines, patched):
     report = diagnosed_text(f"{HEAD}{lines}\nloss.backward()\n", tmp_path, verify=True)
     (found,) = report.findings
@@ -97,6 +98,7 @@ def test_probabilities_in_the_place_of_scores_are_told(tmp_path, lines, patched)
 
 
 @pytest.mark.parametrize("loss", RIGHT)
+@pytest.mark.long
 def test_what_a_loss_takes_is_right(tmp_path, loss):
     assert diagnosed_text(f"{HEAD}loss = {loss}\nloss.backward()\n", tmp_path).findings == ()
 
@@ -108,6 +110,7 @@ def test_what_a_loss_takes_is_right(tmp_path, loss):
         ("nn.KLDivLoss()(p, q)", "nn.KLDivLoss(log_target=True)(p, q)"),
     ],
 )
+@pytest.mark.long
 def test_a_target_of_log_probabilities_is_told(tmp_path, loss, patched):
     text = f"{HEAD}p, q = F.log_softmax(net(x), 1), F.log_softmax(hits, 1)\nloss = {loss}\n"
     (found,) = diagnosed_text(f"{text}loss.backward()\n", tmp_path, verify=True).findings

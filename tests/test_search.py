@@ -109,6 +109,7 @@ def found_in(text: str, culprit: str, tmp_path) -> Finding:
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.long
 def test_the_search_grows_as_the_program_does(program, tmp_path):
     counts = []
     for length in (50, 400):

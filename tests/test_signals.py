@@ -85,6 +85,7 @@ def test_what_was_found_is_told_and_nothing_is_tried_any_more(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGUSR2], ids=str)
+@pytest.mark.long
 def test_without_a_handler_it_ends_as_it_would(number: signal.Signals, tmp_path: Path) -> None:
     code, out = signalled(tmp_path, LOOP.replace("BROKEN", "False"), number)
 
@@ -93,6 +94,7 @@ def test_without_a_handler_it_ends_as_it_would(number: signal.Signals, tmp_path:
     assert code == 2
 
 
+@pytest.mark.long
 def test_a_program_that_only_listens_goes_on(tmp_path: Path) -> None:
     code, out = signalled(tmp_path, HEARS + LOOP.replace("BROKEN", "False"), signal.SIGUSR1)
 
@@ -102,6 +104,7 @@ def test_a_program_that_only_listens_goes_on(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("ignored", [True, False])
+@pytest.mark.long
 def test_what_we_are_to_ignore_the_program_ignores(ignored: bool, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(
         "import signal, torch\n"

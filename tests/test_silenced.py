@@ -42,6 +42,7 @@ def told(folder: Path, body: str, size: float, dtype: str = "half") -> tuple[Fin
 
 
 @pytest.mark.parametrize("body", [RSQRT, DIVIDED])
+@pytest.mark.long
 def test_the_overflow_is_told_and_not_the_zero(tmp_path, body):
     (found,) = told(tmp_path, body, 3000.0)
 

@@ -154,6 +154,7 @@ def test_a_fix_of_a_late_failure_is_tried_from_shortly_before(traced):
     assert Path("ended").read_text() == "one\n"
 
 
+@pytest.mark.long
 def test_the_next_fault_is_repaired_below_the_lines_that_a_patch_added(traced):
     report = traced("import torch\n" + TWO_FAULTS + LOOP)
 
@@ -167,6 +168,7 @@ def test_the_next_fault_is_repaired_below_the_lines_that_a_patch_added(traced):
     assert "+    scores_amax = scores.amax(-1, keepdim=True)" in patch
 
 
+@pytest.mark.long
 def test_gradscope_fix_tries_a_late_patch_from_there_too(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sleepers, "SHARE", 100.0)
@@ -191,6 +193,7 @@ def test_a_loop_that_runs_already_is_patched_where_it_is(loop, traced):
     assert Path("ended").read_text() == "one\n"
 
 
+@pytest.mark.long
 def test_what_is_over_is_tried_from_the_start(traced):
     once = "scale = torch.rand(()) - 0.5\nlast = torch.log(scale - scale)\n"
     late = "loss = (model(data) + (last if step > LAST else 0.0)).square().mean()"
@@ -233,6 +236,7 @@ def test_a_program_that_cannot_be_copied_is_run_again(line, hurdle, traced):
     assert finding.name == ("unobserved" if "subprocess" in line else "singular-derivative")
 
 
+@pytest.mark.long
 def test_what_was_done_before_the_snapshot_is_not_done_again(traced):
     """A process that it started at first does not keep its fixes from being tried."""
     line = "import subprocess\nsubprocess.run(['true'])\n"
@@ -261,6 +265,7 @@ def test_the_newest_snapshot_will_do_where_a_step_takes_longer_than_a_copy(trace
     assert examined.step > 20
 
 
+@pytest.mark.long
 def test_a_file_is_read_on_from_where_it_was(traced):
     """By the program and by the copy, each for itself; what it writes and reads is its own."""
     Path("numbers").write_text("\n".join(str(number / 500) for number in range(1, 500)))
@@ -276,6 +281,7 @@ def test_a_file_is_read_on_from_where_it_was(traced):
 
 
 @pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.long
 def test_a_copy_goes_on_with_the_same_losses(threads, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sleepers, "SHARE", 100.0)
@@ -333,6 +339,7 @@ with Kept() as kept:
 
 
 @pytest.mark.parametrize("loop", [LOOP, WITH_A_WORKER])
+@pytest.mark.long
 def test_a_copy_takes_a_snapshot_of_its_own_before_the_step_that_is_asked_for(loop, tmp_path):
     """Until an older one is asked; what the copy has written until then is there. In a process of
     its own: what other tests left in this one would be the program's."""

@@ -23,6 +23,7 @@ for _ in range(60):
 """
 
 
+@pytest.mark.long
 def test_the_border_of_a_quadratic_lies_where_theory_has_it(tmp_path):
     file = tmp_path / "loop.py"
     file.write_text(LOOP)
@@ -159,6 +160,7 @@ for _ in range(40):
     assert found.fixes[0].verified
 
 
+@pytest.mark.long
 def test_what_diverges_at_any_rate_is_not_answered_with_one(tmp_path):
     """A rate that is small enough to hide it trains nothing."""
     file = tmp_path / "loop.py"

@@ -204,6 +204,7 @@ def test_the_planted_edge_is_found_and_no_other(folder, name, inputs, found):
     assert set(found) <= set(errors(report))
 
 
+@pytest.mark.long
 def test_the_test_that_is_written_fails_until_the_function_is_repaired(folder):
     (finding, *_) = stressed("distance", **POINTS).findings
     text = str(finding.evidence["test"])

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 import torch
 from torch import nn
 
@@ -92,6 +93,7 @@ def told(folder: Path, **parts: object) -> tuple[Finding, ...]:
     return trace(parse_target(str(file)), Config(), silent=True).findings
 
 
+@pytest.mark.long
 def test_it_is_told_as_an_explosion_with_the_weights_as_the_repair(tmp_path):
     (found,) = told(tmp_path)
 
@@ -101,6 +103,7 @@ def test_it_is_told_as_an_explosion_with_the_weights_as_the_repair(tmp_path):
     assert {symptom.kind for symptom in found.symptoms} >= {"nan-loss"}
 
 
+@pytest.mark.long
 def test_the_square_after_it_is_only_where_it_ends(tmp_path):
     (found,) = told(tmp_path, std=1.2)
 
@@ -108,6 +111,7 @@ def test_the_square_after_it_is_only_where_it_ends(tmp_path):
     assert found.related[0].message == "leaves the range"
 
 
+@pytest.mark.long
 def test_an_op_that_overflows_after_the_recurrence_is_its_own_cause(tmp_path):
     found = told(tmp_path, std=0.05, after=" * 1.05", end="mul(1e3).exp().mean(1)")
 
@@ -144,6 +148,7 @@ for _ in range(3):
 """
 
 
+@pytest.mark.long
 def test_what_overflows_after_a_step_along_an_exploding_gradient_follows_from_it(tmp_path):
     (tmp_path / "deep.py").write_text(EXPLODES)
     (found,) = trace(parse_target(str(tmp_path / "deep.py")), Config(), silent=True).findings

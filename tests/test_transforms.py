@@ -51,6 +51,7 @@ def edit(found: Finding) -> list[str]:
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("body", BODIES)
+@pytest.mark.long
 def test_as_in_plain_code(body, way, tmp_path):
     plain = finding(body, "f(x).backward()", tmp_path, leaf=True)
     found = finding(body, WAYS[way], tmp_path)

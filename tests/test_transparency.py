@@ -28,6 +28,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # what they make samples with
     ],
     ids=str,
 )
+@pytest.mark.long
 def test_operators(dtype, every):
     assert wrong(operators(dtype, 1, every)) == []
 

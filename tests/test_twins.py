@@ -45,6 +45,7 @@ def both(text: str) -> tuple[str, str]:
         for path in TWINS
     ],
 )
+@pytest.mark.long
 def test_the_leading_patch_does_what_the_twin_does(path, tmp_path):
     broken, repaired = both(path.read_text(encoding="utf-8"))
     assert broken != repaired, "no line is marked"

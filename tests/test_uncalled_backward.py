@@ -47,6 +47,7 @@ HOOKED = """out = {}
 @pytest.mark.parametrize(
     ("returned", "made"), [("x", "x.view_as(x)"), ("x.view_as(x)", "x.view_as(x)")]
 )
+@pytest.mark.long
 def test_it_is_told_where_it_stands_and_hooked(returned, made, steps, here):
     program = PROGRAM.format(returns=f"return {returned}", steps=steps)
 

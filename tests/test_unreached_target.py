@@ -44,6 +44,7 @@ def program(layer="", value="net(x)", target="x.sum(1, keepdim=True) - 3", loss=
 
 
 @pytest.mark.parametrize("case", BEYOND)
+@pytest.mark.long
 def test_what_cannot_be_reached_is_told_and_the_bound_left_out(case, here):
     broken = program(**BEYOND[case])
 
@@ -98,6 +99,7 @@ NO_CHANCES = {
 
 
 @pytest.mark.parametrize("kind", NO_CHANCES)
+@pytest.mark.long
 def test_targets_that_are_no_probabilities_are_scaled(kind, tmp_path):
     change, target = NO_CHANCES[kind]
     text = MASKS.format(settings="", change=change, loss="criterion(model(x), mask)")

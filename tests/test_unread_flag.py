@@ -45,6 +45,7 @@ MEANT = {
 
 
 @pytest.mark.parametrize("case", UNREAD)
+@pytest.mark.long
 def test_what_changes_nothing_is_told_and_mended(case, here):
     written, meant, is_error = UNREAD[case]
 

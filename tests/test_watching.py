@@ -86,6 +86,7 @@ def test_a_healthy_run_says_what_was_watched_and_what_looked_at(traced):
     assert "300 steps watched, 10 of them in full" in closing
 
 
+@pytest.mark.long
 def test_a_failure_at_step_150_is_found_and_its_fix_is_tried(traced):
     report = traced(START.format(steps=300) + ROOT_AT_ZERO.format(at=150) + UPDATE, verify=True)
     first = report.findings[0]

@@ -58,6 +58,7 @@ def said(model: str, loss: str, held: str, net: str, folder: Path) -> list[tuple
 
 
 @pytest.mark.parametrize(("model", "loss", "cause"), WRONG)
+@pytest.mark.long
 def test_the_same_is_said(model, loss, cause, tmp_path):
     plain = said(model, loss, "net = MODEL", "net", tmp_path)
 

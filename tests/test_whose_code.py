@@ -31,6 +31,7 @@ def installed(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     "target", [("rooting.train",), ("rooting.losses:rooted", "--input", INPUT)]
 )
+@pytest.mark.long
 def test_what_was_asked_to_run_is_the_users_wherever_it_is_installed(gradscope, installed, target):
     run = gradscope("trace", *target, PYTHONPATH=os.pathsep.join([str(ROOT), str(installed)]))
 

@@ -154,6 +154,7 @@ def test_a_look_at_once_is_after_the_window(windows, monkeypatch):
 @pytest.mark.parametrize(
     "case", [case for case in programs("cases") if case.name in ALIKE], ids=lambda case: case.name
 )
+@pytest.mark.long
 def test_the_findings_are_those_of_the_direct_way(case, tmp_path, request):
     directly = diagnosed(case, tmp_path).findings
     request.getfixturevalue("windows")

@@ -297,6 +297,7 @@ def wrapped() -> object:
 
 
 @pytest.mark.parametrize("made", [freed, wrapped])
+@pytest.mark.long
 def test_a_tensor_without_memory_of_its_own_does_not_keep_a_run_from_float64(made, tmp_path: Path):
     """It lives in the process that the run is forked from."""
     held = made()
@@ -319,6 +320,7 @@ loss.backward()
 """
 
 
+@pytest.mark.long
 def test_a_stable_form_that_rounding_takes_the_value_from_is_not_verified(tmp_path: Path):
     fixes = diagnosed_text(CANCELLED, tmp_path, verify=True).findings[0].fixes
     form = next(fix for fix in fixes if fix.kind == "stable-op")
@@ -338,6 +340,7 @@ loss.backward()
 """
 
 
+@pytest.mark.long
 def test_a_stable_form_that_is_off_by_its_own_rounding_comes_before_another_dtype(tmp_path: Path):
     """Of a loss near 0 float32 leaves two digits, of whichever form."""
     first, *others = diagnosed_text(ROUNDED, tmp_path, verify=True).findings[0].fixes
