@@ -1,5 +1,4 @@
-"""The command line: a file a command, but for those of what was saved. What takes long to import is
-imported where it is used."""
+"""The command line: one file a command. What takes long to import is imported where it is used."""
 
 import sys
 import time
@@ -24,10 +23,10 @@ from gradscope.errors import CTRL_C, ExitCode, GradscopeError
 
 __all__ = ["app", "main"]
 
+# Importing a command's file adds it, in the order in which the help lists them.
 COMMANDS = ("trace", "fix", "norms", "check", "replay", "report", "explain")
 RUNNING = COMMANDS[:3]  # those whose program takes arguments of its own
-# Importing a command's file adds it, in the order in which the help lists them.
-for name in (*COMMANDS[:4], "saved", "explain"):
+for name in COMMANDS:
     import_module(f"gradscope.cli.{name}")
 
 

@@ -5,6 +5,8 @@ those into strings. Facts cross a process boundary, so everything here pickles. 
 found here, but for what a rule asks for, which is found in `requests`.
 """
 
+from gradscope.facts.compared import *
+from gradscope.facts.effects import *
 from gradscope.facts.events import *
 from gradscope.facts.findings import *
 from gradscope.facts.functions import *

@@ -1,10 +1,11 @@
 """Everything that one run showed; and of the processes of one distributed program, each of which is
 watched by itself, what one tells the others, and which of them a report is about."""
 
-from collections.abc import Iterable
 from enum import StrEnum
 
 from gradscope.dataclass import dataclass
+from gradscope.facts.compared import Identical, Lone, Scores, Unreached
+from gradscope.facts.effects import Effect
 from gradscope.facts.events import (
     Approach,
     ArrayFault,
@@ -19,105 +20,11 @@ from gradscope.facts.events import (
 )
 from gradscope.facts.functions import FunctionCheck
 from gradscope.facts.magnitudes import UNMEASURED, Magnitudes
-from gradscope.facts.places import Call, Location
+from gradscope.facts.places import Location
 from gradscope.facts.refusals import AnyRefusal, Raised
 
 OTHERS = "another rank"  # has ended, and with it the run of this one: the detail of its ending
 MOST_SYMPTOMS = 20  # of one rank that the others are told of
-
-
-@dataclass(frozen=True, slots=True)
-class Scores:
-    """A loss, `taken`, that takes raw scores or log-probabilities of `classes`, and is given the
-    probabilities that the call `made` gives. `along`: or log-probabilities along the first of two
-    dimensions, where the loss has its classes along the second. `logarithms`: it takes those.
-    `raw`: it is given scores, `made` is the loss itself."""
-
-    made: Call
-    taken: Call
-    step: int
-    classes: int
-    logarithms: bool
-    along: tuple[int, int] | None = None
-    raw: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Identical:
-    """A weight, by name, whose `units` were the same at a step, after an update, and got the same
-    gradient. `of_inputs`: those that its layer reads. `call` is the product with it."""
-
-    name: str
-    units: int
-    of_inputs: bool
-    call: Call
-    step: int
-
-
-@dataclass(frozen=True, slots=True)
-class Lone:
-    """A normalisation of results of this shape, each of them by itself."""
-
-    call: Call
-    step: int
-    shape: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Unreached:
-    """A loss, `taken`, that compares what the call `made` gives, from `low` to `high`, with targets
-    of which the part `share` lies beyond. `alone`: the pass has no other result of that call.
-    `made` is the loss itself where that makes the chances of logits.
-
-    `found` are the least and the largest target, `labels`: there are no others."""
-
-    made: Call
-    taken: Call
-    step: int
-    low: float
-    high: float
-    share: float
-    alone: bool
-    found: tuple[float, float]
-    labels: bool
-
-
-class EffectKind(StrEnum):
-    CONNECTION = "connection"
-    PROCESS = "process"
-    WRITE = "write"
-    FOLDER = "folder"
-    RENAME = "rename"
-    DELETION = "deletion"
-
-
-@dataclass(frozen=True, slots=True)
-class Effect:
-    """One such thing. `what` is the address, the command or the path; so many backward passes as
-    `step` says were done before. `own`: of a path, that the run itself had made it, or makes it
-    now. `location` is None where no line of the user's asked for it, a thread of a library's."""
-
-    kind: EffectKind
-    what: str
-    step: int
-    location: Location | None = None
-    own: bool = False
-
-    @property
-    def hinders(self) -> bool:
-        """Whether a second run repeats it, or meets another world than the first: what else is
-        written goes to a folder of the second run's own."""
-        match self.kind:
-            case EffectKind.CONNECTION | EffectKind.PROCESS:
-                return True
-            case EffectKind.DELETION | EffectKind.RENAME:
-                return not self.own
-        return False
-
-
-def hindrance(effects: Iterable[Effect], step: int) -> Effect | None:
-    """The first effect that hinders a second run up to the end of `step`."""
-    return next((one for one in effects if one.hinders and one.step <= step), None)
 
 
 class Fate(StrEnum):

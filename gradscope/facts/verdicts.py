@@ -7,8 +7,8 @@ The parts are what was measured. The sentences about them are made in `report.tr
 from enum import Enum, auto
 
 from gradscope.dataclass import dataclass
+from gradscope.facts.effects import Effect
 from gradscope.facts.events import Symptom
-from gradscope.facts.traces import Effect
 
 ROUNDING = 2.0**-20  # of the largest element: a sum of a few float32 terms in another order
 

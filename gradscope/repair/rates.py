@@ -118,12 +118,16 @@ def _asking(findings: tuple[Finding, ...]) -> Iterator[tuple[Finding, ask.LowerR
 
 def search(holds: Callable[[float], bool]) -> Border:
     """Ends early at a TimeoutError, with what is known by then; raises it where nothing is."""
-    low, high, runs, finer = None, 1.0, 0, 0
+    low, high, runs = None, 1.0, 0
     try:
-        while finer < FINE if low is not None else runs < MOST_COARSE:
-            finer += low is not None
-            runs += 1
-            factor = min(high / COARSE, high**2) if low is None else math.sqrt(low * high)
+        while low is None and runs < MOST_COARSE:
+            runs, factor = runs + 1, min(high / COARSE, high**2)
+            if holds(factor):
+                low = factor
+            else:
+                high = factor
+        for _ in range(FINE if low is not None else 0):
+            runs, factor = runs + 1, math.sqrt((low or high) * high)
             if holds(factor):
                 low = factor
             else:

@@ -104,9 +104,7 @@ class Crossings:
         for node in nodes:
             seq = node._sequence_nr()
             nearest = getattr(node, "_saved_interpolation_mode", None) == _NEAREST  # grid_sampler
-            crossing = Crossing(
-                node_name(node), seq, takes_nearest=nearest, over_one=_over_one(node)
-            )
+            crossing = Crossing(node_name(node), seq, takes_nearest=nearest)
             if selections is not None and (note := context.journal.call_of(seq)) is not None:
                 crossing.note, crossing.selection = note, selections.get(seq)
                 crossing.place = instruction_of(note.user)
@@ -152,12 +150,13 @@ def _measure(node: Any, crossing: Crossing) -> Callable[[Any, Any], None]:
                 steep = steepest(node, grad_outputs, grad_inputs, math.hypot(*norms), into)
                 side = side_of_divisor(node)
                 flat = 0.0 in into and _divides_by_inf(node)
+                single = _over_one(node) if 0.0 in into else None
         except Exception:  # a tensor of a kind that we cannot read: a gap, not the program's fault
             return
         crossing.out = math.hypot(*norms)
         crossing.into = into
         crossing.full = full
-        crossing.divides_by_inf = flat
+        crossing.divides_by_inf, crossing.over_one = flat, single
         crossing.steep, crossing.side = steep, side
         # bfloat16 reaches as far down as float32.
         crossing.half = tuple(

@@ -41,7 +41,7 @@ _NORMALISING = {
     "torch.nn.functional.nll_loss": "cross_entropy",
     "torch.nn.NLLLoss": "CrossEntropyLoss",
 }
-_MODULES = {
+MODULES = {
     "softmax": "torch.nn.Softmax",
     "log_softmax": "torch.nn.LogSoftmax",
     "sigmoid": "torch.nn.Sigmoid",
@@ -60,7 +60,7 @@ def both(culprit: Culprit) -> Iterator[Candidate]:
         yield from _by_hand(culprit, made)
     if kind not in _MADE_BY or not isinstance(made, ast.Call):
         return
-    module = layer(culprit, made, _MODULES[kind])
+    module = layer(culprit, made, MODULES[kind])
     calls = calls_of(culprit.source, module) if module is not None else (made,)
     change = _log_softmax if kind == "softmax" else left_away
     giver = culprit.source.of(made.func) if module is not None else ""
@@ -129,7 +129,7 @@ def given_scores(culprit: Culprit, request: ask.GiveScores) -> Ways:
     made = culprit.call
     if made is None:
         return
-    module = layer(culprit, made, _MODULES[request.op])
+    module = layer(culprit, made, MODULES[request.op])
     change = _log_softmax if request.logarithms else left_away
     edits = [change(culprit, made, module)]
     calls = calls_of(culprit.source, module) if module is not None else (made,)
@@ -183,7 +183,7 @@ def along_classes(culprit: Culprit, request: ask.AlongClasses) -> Ways:
     made = culprit.call
     if made is None:
         return
-    module = layer(culprit, made, _MODULES[request.op])
+    module = layer(culprit, made, MODULES[request.op])
     listed = module.args[:1] if module else spelled(culprit.source, made).positional[1:2]
     dim = argument(module or made, "dim") or next(iter(listed), None)
     if dim is not None:

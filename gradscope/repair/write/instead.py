@@ -11,7 +11,7 @@ from gradscope.ops.dtypes import eps_for
 from gradscope.ops.patterns import EPSILON
 from gradscope.ops.requirements import INDEXING
 from gradscope.repair.write.culprit import Candidate, Culprit, Ways
-from gradscope.repair.write.ends import layer, left_away, renamed
+from gradscope.repair.write.ends import MODULES, layer, left_away, renamed
 from gradscope.repair.write.initial import drawn
 from gradscope.repair.write.reading import atom
 from gradscope.repair.write.spelling import can_repeat, on_edges
@@ -258,14 +258,9 @@ def _inside(culprit: Culprit, place: ast.expr, operand: ast.expr, by: ask.Inside
 
 
 _OF_ONE = {
-    "softmax": ("torch.nn.Softmax", "torch.nn.Sigmoid()", "torch.sigmoid({x})"),
-    "log_softmax": (
-        "torch.nn.LogSoftmax",
-        "torch.nn.LogSigmoid()",
-        "torch.nn.functional.logsigmoid({x})",
-    ),
+    "softmax": ("torch.nn.Sigmoid()", "torch.sigmoid({x})"),
+    "log_softmax": ("torch.nn.LogSigmoid()", "torch.nn.functional.logsigmoid({x})"),
 }
-_OF_LABELS = "torch.nn.functional.binary_cross_entropy_with_logits"
 
 
 def by_sigmoid(culprit: Culprit, request: ask.TakeSigmoid) -> Ways:
@@ -274,16 +269,11 @@ def by_sigmoid(culprit: Culprit, request: ask.TakeSigmoid) -> Ways:
     call = culprit.call
     if call is None:
         return
-    name, module, function = _OF_ONE[request.op]
-    made = layer(culprit, call, name)
-    loss = layer(culprit, call, "torch.nn.CrossEntropyLoss")
-    found, edit = spelled(culprit.source, call), None
-    if made is not None:
+    module, function = _OF_ONE[request.op]
+    found = spelled(culprit.source, call)
+    edit = _of_logits(culprit, call, "CrossEntropyLoss", "cross_entropy")
+    if (made := layer(culprit, call, MODULES[request.op])) is not None:
         edit = culprit.replace(made, culprit.torch(module))
-    elif loss is not None:
-        edit = renamed(culprit, loss, "BCEWithLogitsLoss")
-    elif culprit.dotted(call) == "torch.nn.functional.cross_entropy":
-        edit = culprit.replace(call.func, culprit.torch(_OF_LABELS))
     elif found.name == request.op and found.first is not None:
         text = culprit.source.of(found.first)
         edit = culprit.replace(call, culprit.torch(function).format(x=text))
@@ -296,10 +286,17 @@ def with_logits(culprit: Culprit, request: ask.TakeLogits) -> Ways:
     call = culprit.at(request.place)
     if not isinstance(call, ast.Call):
         return
-    edit = None
-    if (module := layer(culprit, call, "torch.nn.BCELoss")) is not None:
-        edit = renamed(culprit, module, "BCEWithLogitsLoss")
-    elif culprit.dotted(call) == "torch.nn.functional.binary_cross_entropy":
-        edit = renamed(culprit, call, "binary_cross_entropy_with_logits")
+    edit = _of_logits(culprit, call, "BCELoss", "binary_cross_entropy")
     if edit is not None:
         yield (edit,)
+
+
+def _of_logits(culprit: Culprit, call: ast.Call, module: str, function: str) -> Edit | None:
+    """The binary loss of logits in the place of the one that a module, or a function, computes."""
+    if (made := layer(culprit, call, f"torch.nn.{module}")) is not None:
+        return renamed(culprit, made, "BCEWithLogitsLoss")
+    if culprit.dotted(call) == f"torch.nn.functional.{function}":
+        name = "binary_cross_entropy_with_logits"
+        full = culprit.torch(f"torch.nn.functional.{name}")
+        return renamed(culprit, call, name) or culprit.replace(call.func, full)
+    return None

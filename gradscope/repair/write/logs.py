@@ -12,7 +12,7 @@ from contextlib import suppress
 from gradscope.ops.patterns import EPSILON
 from gradscope.repair.write.constants import far, settled, zeros
 from gradscope.repair.write.forms import fit, in_form
-from gradscope.repair.write.normal import log_above, log_below, log_between, log_cdf
+from gradscope.repair.write.normal import log_between, log_cdf, log_written
 from gradscope.repair.write.reading import Reading, Rebound, atom, negative, term
 from gradscope.repair.write.spelling import MOVES
 from gradscope.source.arguments import Spelled, plainly, spelled
@@ -66,7 +66,7 @@ def _log_of(read: Reading, node: ast.expr) -> str | None:
     operand = found.positional[0]
     if read.carried and found.name in _NOTHING:
         return f"{read.text(node)} - {far(read.culprit.dtype)}"
-    if (undone := in_form(read, _UNDONE, node) or log_below(read, node)) is not None:
+    if (undone := in_form(read, _UNDONE, node) or log_written(read, node)) is not None:
         return undone
     if found.name in _TIMES:
         inner = log_of(read, operand)
@@ -295,7 +295,7 @@ def _complement(read: Reading, node: ast.expr) -> str | None:
         return log_of(read, again["p"])
     if (found := read.op(node, "cdf")) is not None:
         return log_cdf(read, found, above=True)
-    return in_form(read, _COMPLEMENTS, node) or log_above(read, node)
+    return in_form(read, _COMPLEMENTS, node) or log_written(read, node, above=True)
 
 
 def _sub(read: Reading, found: Spelled) -> str | None:

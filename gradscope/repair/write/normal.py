@@ -11,8 +11,10 @@ from gradscope.source.arguments import Spelled, arguments_of
 _CALLS = 4  # functions that hand a distribution on; one may call itself
 _NORMAL = ("torch.distributions.Normal", "torch.distributions.normal.Normal")
 _BELOW = "torch.special.log_ndtr({})"
-_BELOWS = ("0.5 * (1 + erf(z))", "(1 + erf(z)) / 2", "0.5 * erf(z) + 0.5", "erf(z) / 2 + 0.5")
-_ABOVES = ("0.5 * erfc(z)", "erfc(z) / 2")
+# Each with the sign of z.
+_WRITTEN = dict.fromkeys(("0.5 * erfc(z)", "erfc(z) / 2"), "-")
+_WRITTEN |= dict.fromkeys(("0.5 * (1 + erf(z))", "(1 + erf(z)) / 2"), "")
+_WRITTEN |= dict.fromkeys(("0.5 * erf(z) + 0.5", "erf(z) / 2 + 0.5"), "")
 _ROOT = math.sqrt(2)
 _ROOTS = ("math.sqrt", "numpy.sqrt")
 
@@ -23,16 +25,12 @@ def log_cdf(read: Reading, found: Spelled, *, above: bool = False) -> str | None
     return z and _BELOW.format(z)
 
 
-def log_below(read: Reading, node: ast.expr) -> str | None:
-    """Of a standard normal's cdf, however it is written."""
-    inner = _deviation(read, node)
-    return _BELOW.format(_scaled(read, *inner)) if inner is not None else None
-
-
-def log_above(read: Reading, node: ast.expr) -> str | None:
-    """log(1 - node) of that."""
-    inner = _deviation(read, node)
-    return _BELOW.format(negative(_scaled(read, *inner))) if inner is not None else None
+def log_written(read: Reading, node: ast.expr, *, above: bool = False) -> str | None:
+    """Of a standard normal's cdf that is written out; `above`: log(1 - node) of that."""
+    if (inner := _deviation(read, node)) is None:
+        return None
+    z = _scaled(read, *inner)
+    return _BELOW.format(negative(z) if above else z)
 
 
 def log_between(read: Reading, upper: ast.expr, lower: ast.expr) -> str | None:
@@ -73,14 +71,10 @@ def _deviation(read: Reading, node: ast.expr) -> tuple[ast.expr, str] | None:
     """z of an expression, and the factor that it lacks."""
     if (parts := fit(read, "ndtr(z)", node)) is not None:
         return parts["z"], ""
-    for example in _ABOVES:
+    for example, sign in _WRITTEN.items():
         if (parts := fit(read, example, node)) is not None:
             inner = _over_root(read, parts["z"])
-            return (inner, "-") if inner is not None else (parts["z"], f"-{_ROOT!r} * ")
-    for example in _BELOWS:
-        if (parts := fit(read, example, node)) is not None:
-            inner = _over_root(read, parts["z"])
-            return (inner, "") if inner is not None else (parts["z"], f"{_ROOT!r} * ")
+            return (inner, sign) if inner is not None else (parts["z"], f"{sign}{_ROOT!r} * ")
     return None
 
 
@@ -101,9 +95,9 @@ def _number(read: Reading, node: ast.expr) -> float | None:
     if (number := read.number(node)) is not None:
         return number
     given = given_to(read.culprit.source, node) if isinstance(node, ast.Name) else None
-    node = given if given is not None else read.meaning(node)
-    if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
-        return float(node.value)
+    if given is not None:
+        return _number(read, given)
+    node = read.meaning(node)
     if isinstance(node, ast.Call) and read.culprit.dotted(node) in _ROOTS:
         inner = _number(read, node.args[0]) if node.args else None
         return math.sqrt(inner) if inner is not None and inner >= 0 else None

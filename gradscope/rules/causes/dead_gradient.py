@@ -187,9 +187,9 @@ class DeadGradient(Rule):
             fixes=(ask.StepBeforeClearing(last),),
         )
 
-    def _about_nothing_left(self, where: Absence, trained: Sequence[Leaf]) -> Finding:
+    def _about_nothing_left(self, where: Absence, trained: Sequence[Leaf], since: int) -> Finding:
         """What is as right where all is learnt: rewards that are all the same have no advantage."""
-        names, since = [leaf.name for leaf in trained], max(map(zero_since, trained))
+        names = [leaf.name for leaf in trained]
         return self.found(
             f"the loss and every gradient are exactly 0 from step {since} on:"
             f" {phrases.listed(names)}",
@@ -209,9 +209,9 @@ class DeadGradient(Rule):
     def _about_death(self, where: Absence, trace: Trace, magnitudes: Magnitudes) -> Finding:
         """A model that stands still at a loss that is not 0, after steps in which it learnt."""
         last, trained = trace.steps[-1], all_trained(magnitudes)
-        if not last.loss:
-            return self._about_nothing_left(where, trained)
         names, since = [leaf.name for leaf in trained], max(map(zero_since, trained))
+        if not last.loss:
+            return self._about_nothing_left(where, trained, since)
         instead: Fix | ask.Request = Fix(
             "graph",
             "leave this function away where the model gives its output, or use one that is never"

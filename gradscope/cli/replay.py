@@ -1,5 +1,4 @@
-"""`gradscope replay` and `gradscope report`: a saved step, run and looked at again, and a saved
-trace, judged and printed again; without their program."""
+"""`gradscope replay`: a saved step, run and looked at again without its program."""
 
 from pathlib import Path
 from typing import Annotated
@@ -35,25 +34,3 @@ def replay(
         report = pipeline.replay(folder, configured, stages, context.obj.began)
         stages.begin(Doing.WRITING)
         return tell(context, report, configured.fail_on, stages)
-
-
-@subcommand(short_help="Judge a saved trace again, without running the program.")
-@options.sharing(*options.OF_REPORT, *options.OF_RULES, *options.OF_VERDICT, "config")
-def report(
-    context: typer.Context,
-    file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="What trace --save wrote.", show_default=False)
-    ],
-) -> int:
-    """Judge a trace that `gradscope trace --save FILE` wrote, and print its report.
-
-    The program is not run. Where its source is as it was, patches are written, and not tried.
-    """
-    from gradscope import pipeline
-    from gradscope.saved import load
-
-    check_report_place(*options.report_place(context))
-    configured = options.configured(context)
-    saved = load(file)
-    judged = pipeline.judge_again(saved, configured)
-    return tell(context, judged, configured.fail_on, texts=pipeline.unread(saved))

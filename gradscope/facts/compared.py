@@ -1,0 +1,60 @@
+"""Losses that are given what they do not take, or compare what cannot be equal."""
+
+from gradscope.dataclass import dataclass
+from gradscope.facts.places import Call
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """A loss, `taken`, that takes raw scores or log-probabilities of `classes`, and is given the
+    probabilities that the call `made` gives. `along`: or log-probabilities along the first of two
+    dimensions, where the loss has its classes along the second. `logarithms`: it takes those.
+    `raw`: it is given scores, `made` is the loss itself."""
+
+    made: Call
+    taken: Call
+    step: int
+    classes: int
+    logarithms: bool
+    along: tuple[int, int] | None = None
+    raw: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Identical:
+    """A weight, by name, whose `units` were the same at a step, after an update, and got the same
+    gradient. `of_inputs`: those that its layer reads. `call` is the product with it."""
+
+    name: str
+    units: int
+    of_inputs: bool
+    call: Call
+    step: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lone:
+    """A normalisation of results of this shape, each of them by itself."""
+
+    call: Call
+    step: int
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Unreached:
+    """A loss, `taken`, that compares what the call `made` gives, from `low` to `high`, with targets
+    of which the part `share` lies beyond. `alone`: the pass has no other result of that call.
+    `made` is the loss itself where that makes the chances of logits.
+
+    `found` are the least and the largest target, `labels`: there are no others."""
+
+    made: Call
+    taken: Call
+    step: int
+    low: float
+    high: float
+    share: float
+    alone: bool
+    found: tuple[float, float]
+    labels: bool
