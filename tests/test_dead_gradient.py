@@ -477,3 +477,41 @@ for _ in range(4):
     optimizer.step()
 """
     assert [found.message for found in findings(program)] == []
+
+
+PHASES = """\
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+body, head = nn.Linear(3, 3), nn.Linear(3, 1)
+
+
+def fit(optimizer, features):
+    for _ in range(5):
+        x = torch.randn(5, 3)
+        loss = (head(features(x)) - x[:, :1]).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
+both = [*body.parameters(), *head.parameters()]
+fit(torch.optim.SGD({first}, lr=0.1), lambda x: body(x).detach())
+fit(torch.optim.SGD(both, lr=0.1), body)
+"""
+
+
+def test_what_one_optimizer_never_trains_is_told_though_another_one_does(here):
+    (found,) = diagnosed_text(PHASES.format(first="both"), here, verify=True).findings
+
+    assert (found.rule, found.severity.value, found.location.line) == ("GS403", "warning", 18)
+    assert "in steps 0 to 4 of an optimizer" in found.message
+    assert found.fixes[0].verified is True
+    assert "lambda x: body(x))" in patched(found.fixes[0].patch, here)
+
+
+def test_a_head_may_be_trained_alone_at_first(tmp_path):
+    program = PHASES.format(first="head.parameters()")
+
+    assert diagnosed_text(program, tmp_path).findings == ()

@@ -152,3 +152,35 @@ def test_what_goes_on_in_another_loop_may_keep_the_statistics(tmp_path):
     (noted_only,) = found(TWICE, tmp_path)
 
     assert noted_only.severity.value == "note"
+
+
+TEACHER = """\
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+
+
+def network():
+    return nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 2))
+
+
+def fit(net, wanted, steps):
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.05)
+    for _ in range(steps):
+        x = torch.randn(16, 8)
+        loss = (net(x) - wanted(x)).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
+teacher, student = network(), network()
+fit(teacher, lambda x: x[:, :2], 5)
+teacher.eval()
+fit(student, torch.no_grad()(teacher), 8)
+"""
+
+
+def test_a_teacher_whose_training_is_over_may_stay_in_eval_mode(tmp_path):
+    assert diagnosed_text(TEACHER, tmp_path).findings == ()

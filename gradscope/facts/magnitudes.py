@@ -174,7 +174,8 @@ class NoGradient(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Absence:
-    """A leaf whose gradient was missing or exactly zero at every step, and the reason found. `call`
+    """A leaf whose gradient was missing or exactly zero at every step, or at all that one optimizer
+    follows that holds it, and the reason found. `call`
     is where the gradient ended. `grad_output` is the norm that came into it, None where none came.
     """
 
@@ -193,6 +194,8 @@ class Absence:
     packaged: bool = False  # a part of a module that an installed package wrote: a BERT's pooler
     shape: tuple[int, ...] = ()
     dims: tuple[int, ...] = ()  # of a softmax over one: those that hold several, but for the first
+    # The first and the last of the steps of one optimizer, where the steps of others train it.
+    among: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -106,7 +106,9 @@ class Service:
             for tried in self._until_one_holds(finding, written, self.bench, late):
                 is_advice = False
                 holds |= gives_the_truth(tried)
-                is_decided |= _falls_short(tried, NumberDecides)
+                # A 1 may fall between the ends of a clamp, where the limit lies at one of them.
+                is_one = isinstance(fix.request, ask.DivideByOne)
+                is_decided |= _falls_short(tried, NumberDecides) and not is_one
                 yield tried
             if is_advice and len(late) == put_off:
                 advice.append(fix)

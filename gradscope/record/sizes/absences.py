@@ -16,7 +16,7 @@ from gradscope.record.definitions import definition, guard_of
 from gradscope.record.finite import elements
 from gradscope.record.held import modules_in
 from gradscope.record.names import Names, in_some_module
-from gradscope.record.optimizers import held_by
+from gradscope.record.optimizers import held_by, parameters_of
 from gradscope.record.sites import Site, note_site, place_of
 from gradscope.record.sizes.crossings import Crossings
 from gradscope.record.sizes.flow import Flow
@@ -24,9 +24,12 @@ from gradscope.record.sizes.leaves import Succession
 from gradscope.record.sizes.reasons import explained, straightened, why_missing, why_zero
 from gradscope.record.sizes.reduction import sums_in
 
+_FEWEST_LOOKED_AT = 2  # steps of an optimizer of which it is said what they never train
 _MISSED = 3  # updates that an optimizer made with a parameter which the program has replaced
 _REMADE = 3  # passes at which a parameter was made anew; fewer may be a change of the model
 _UNREAD = (NoGradient.UNUSED, NoGradient.STALE)
+# What the loss of one phase has no use for.
+_LEFT_OUT = (NoGradient.UNREACHED, NoGradient.DIFFERENTIATED)
 # Of a gradient that the program was handed, and that a loss uses as a number.
 _HANDED_OUT = (NoGradient.CONSTANT, NoGradient.PIECEWISE_LINEAR)
 _BESIDE = (*_HANDED_OUT, NoGradient.INTEGER, NoGradient.STRAIGHT_THROUGH)
@@ -48,6 +51,7 @@ class Absences:
         self._constants: dict[tuple[int, Location | None], Absence] = {}
         self._looked_at = -1
         self._settled: set[int] = set()  # of which the pass was looked at that they are trained by
+        self._phases: list[_Phase] = []
 
     def look(
         self,
@@ -116,6 +120,13 @@ class Absences:
         }
         if absent:
             self._settled |= absent & held_by(optimizer)
+        phase = next((one for one in self._phases if one.optimizer() is optimizer), None)
+        if phase is not None:
+            phase.last, phase.looked_at = step, phase.looked_at + 1
+            phase.absent &= {id(one) for one in parameters_of(optimizer) if one.grad is None}
+        elif len(self._phases) < _MOST_OPTIMIZERS:
+            held = absent & held_by(optimizer)
+            self._phases.append(_Phase(weakref.ref(optimizer), held, step, step))
 
     def facts(
         self,
@@ -135,6 +146,7 @@ class Absences:
         remade = {leaf.name for leaf in leaves if _is_remade(leaf, leaves)}
         gone = {key: name for key, name in replaced.items() if key in trained and name in remade}
         found = list(self._without(by_name, trained, given, {*gone}))
+        found += self._of_phases(by_name)
         found += self._unregistered(by_name)
         found += [
             Absence(one.name, False, NoGradient.REPLACED, True, 0)
@@ -186,6 +198,20 @@ class Absences:
                 absence = replace(absence, reason=NoGradient.UNUSED)
             absence = replace(absence, shape=tuple(leaf.shape))
             yield self._finish(absence, key, self._name(key), key in trained, gone)
+
+    def _of_phases(self, leaves: Mapping[str, Leaf]) -> Iterator[Absence]:
+        """Those that the steps of one optimizer never train, and the steps of others do."""
+        for phase in self._phases:
+            first, last = phase.first, phase.last
+            if phase.looked_at < _FEWEST_LOOKED_AT or last - first < _MISSED:
+                continue
+            for key in phase.absent:
+                seen, absence = leaves.get(self._name(key)), self._missing[key]
+                if seen is None or not seen.known or absence.reason in _LEFT_OUT:
+                    continue
+                if all(norm is None for norm in seen.norms[first : last + 1]):
+                    among = replace(absence, shape=seen.shape, among=(first, last))
+                    yield self._finish(among, key, seen.name, seen.trained, set())
 
     def _of_zeros(self, leaves: Sequence[Leaf]) -> Iterator[Absence]:
         """Those whose gradients were all 0."""
@@ -275,6 +301,18 @@ def _is_remade(one: Leaf, leaves: Sequence[Leaf]) -> bool:
             for other in leaves
         )
     )
+
+
+@dataclass(slots=True)
+class _Phase:
+    """The steps of one optimizer, and what it holds that had no gradient in any that was looked at,
+    by id."""
+
+    optimizer: weakref.ref[Any]
+    absent: set[int]
+    first: int
+    last: int
+    looked_at: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 the right mode, and whether anybody calls a method `backward` of their own, as autograd does not."""
 
 import sys
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Set
 from contextlib import ExitStack
 from types import FrameType, FunctionType
 from typing import Any
@@ -47,13 +47,15 @@ class _Model:
         with unobserved():
             return not any(one.running_mean.any() or one.running_var.ne(1).any() for one in kept)
 
-    def note_pass(self, step: int) -> None:
+    def note_pass(self, step: int, in_eval: Set[int]) -> None:
+        """`in_eval`: the parts, by id, that have run with gradients in eval mode."""
         self.last = step
         # A wrapper keeps the mode of an evaluation, where what it wraps has been set back.
         if any(one.training for one in (self.module, *self.parts)):
             self.trains, self.evals = self.trains + 1, 0
         elif any(one.requires_grad for one in self.module.parameters()):
-            self.evals += 1
+            # Another model may train by what this one gives without a graph.
+            self.evals += any(id(one) in in_eval for one in self.parts)
 
 
 class TrainingModes:
@@ -67,6 +69,7 @@ class TrainingModes:
         self._called: WeakKeyDictionary[nn.Module, Site] = WeakKeyDictionary()  # with gradients
         self._met: WeakSet[nn.Module] = WeakSet()  # parts of which that is known
         self._setting = False
+        self._in_eval: set[int] = set()  # the parts that run so, with gradients, by id
 
     def install(self, stack: ExitStack, thread: int) -> None:
         train: Any = nn.Module.train
@@ -97,6 +100,8 @@ class TrainingModes:
                     root, caller = _outermost(sys._getframe(1))
                     if caller is not None:
                         self._called[root] = note_site(caller)[0]
+                if not one.training:
+                    self._in_eval.add(id(one))
             elif one.training:
                 self._note_run(*_outermost(sys._getframe(1)))
             with without_us:
@@ -123,7 +128,8 @@ class TrainingModes:
             if key not in self._models:
                 self._models[key] = _Model(module)
             if self._models[key].parts:
-                self._models[key].note_pass(self._context.step)
+                self._models[key].note_pass(self._context.step, self._in_eval)
+        self._in_eval.clear()
 
     def note_coasted(self, passes: int) -> None:
         """So many were not looked at: the modes were as at the last one."""

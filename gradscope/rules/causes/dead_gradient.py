@@ -111,7 +111,7 @@ class DeadGradient(Rule):
         first, last = group[0], magnitudes.updates[-1] if magnitudes.updates else None
         is_unheld = first.reason in NOT_HELD
         is_grave = first.trained or (is_unheld and first.reason is not NoGradient.PASSING)
-        severity = Severity.ERROR if is_grave else Severity.WARNING
+        severity = Severity.ERROR if is_grave and first.among is None else Severity.WARNING
         is_old = last is not None and first.reason in (
             NoGradient.STALE,
             NoGradient.REPLACED,
@@ -122,7 +122,7 @@ class DeadGradient(Rule):
         names = [one.leaf for one in group]
         own = tuple(Symptom(_trouble(one), Subject.GRADIENT, one.step, one.leaf) for one in group)
         return self.found(
-            f"{len(group)} {gets} {_what(first)}: {phrases.listed(names)}",
+            f"{len(group)} {gets} {_what(first)}{_when(first)}: {phrases.listed(names)}",
             WORDS[first.reason].why,
             first.call,
             severity=Severity.NOTE if is_mild(first) else severity,
@@ -323,6 +323,13 @@ def _what(absence: Absence) -> str:
     if absence.reason is NoGradient.PIECEWISE_LINEAR:
         return "no gradient, or one of exactly 0"
     return "no gradient" if absence.missing else "a gradient of exactly 0"
+
+
+def _when(absence: Absence) -> str:
+    if absence.among is None:
+        return ""
+    first, last = absence.among
+    return f" in steps {first} to {last} of an optimizer that holds them"
 
 
 def _related(absence: Absence) -> tuple[Related, ...]:
