@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from gradscope.facts import requests as ask
 from gradscope.ops import Edge
+from gradscope.ops.cures import PROBABILITY
 from gradscope.ops.dtypes import Margin, eps_for
 from gradscope.ops.edges import Nature
 from gradscope.ops.patterns import EPSILON
@@ -204,11 +205,23 @@ def _upstream(culprit: Culprit) -> Iterator[Candidate]:
     if edge is None or operand_of(culprit, edge) is not None:
         return
     kind = _kind(edge)
+    for node in _quantiles(culprit):
+        text = filled(culprit, edge, PROBABILITY.guard, node)
+        if text is not None:
+            title = proposals.guarded("clamp-domain", _short(culprit, node, edge), "icdf", edge)
+            yield culprit.written(title, node, text, "clamp-domain")
     for node in culprit.related("birth"):
         given = _parameters(culprit, node)
         texts = [(one, filled(culprit, edge, edge.cure.guard, one)) for one in given or [node]]
         edits = (culprit.replace(one, text) for one, text in texts if text is not None)
         yield Candidate(_title(kind, culprit, edge, node), tuple(edits), kind)
+
+
+def _quantiles(culprit: Culprit) -> Iterator[ast.expr]:
+    """The probability whose quantile the culprit asks a distribution of torch's for."""
+    inner = (one.location for one in culprit.finding.related if one.role == "inner")
+    if any(one.function.rpartition(".")[2] == "icdf" for one in inner):
+        yield from (node for node in getattr(culprit.node, "args", ())[:1])
 
 
 def _parameters(culprit: Culprit, node: ast.expr) -> list[ast.expr]:
