@@ -62,6 +62,13 @@ CASES = {
         "one = Trainer()\nfor _ in range(10):\n    one.fit(torch.randn(16, 3))\n",
         ["+        self.opt.zero_grad()"],
     ),
+    "optimizers in a loop": (
+        "held = {'all': [torch.nn.Linear(3, 1)]}\n"
+        "opts = {'all': [torch.optim.SGD(held['all'][0].parameters(), lr=0.3)]}\n"
+        + LOOP.format("held['all'][0](x)")
+        + "    for opt in opts['all']:\n        opt.step()\n",
+        ["+        opt.zero_grad()"],
+    ),
     "no name at backward": (
         "def back(loss):\n    loss.backward()\n\ndef main():\n    fc = torch.nn.Linear(3, 1)\n"
         f"    opt = {SGD}\n    for _ in range(10):\n"

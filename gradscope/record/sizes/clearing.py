@@ -12,7 +12,7 @@ from gradscope.record.finite import is_zero
 from gradscope.record.held import parts_of, scopes_in, variables
 from gradscope.record.optimizers import parameters_of
 from gradscope.record.passes import Graded
-from gradscope.record.sites import file_in_torch, note_site, resolve, user_frames
+from gradscope.record.sites import file_in_torch, instructions, note_site, resolve, user_frames
 
 _VARIABLES = ("p", "parameter", "leaf", "tensor")  # of a loop that we write
 _HOLDERS: tuple[tuple[Any, Callable[[Any], Iterator[Any]]], ...] = (
@@ -21,6 +21,9 @@ _HOLDERS: tuple[tuple[Any, Callable[[Any], Iterator[Any]]], ...] = (
     ((list, tuple), iter),
     (dict, lambda values: iter(values.values())),
 )
+
+# Python 3.13 has `STORE_FAST_STORE_FAST` and the like, of two names.
+_BINDS = ("STORE_FAST", "STORE_NAME", "STORE_GLOBAL", "STORE_DEREF")
 
 Versions = dict[int, tuple[int, int]]  # leaf -> its gradient and the version of that, by id
 
@@ -81,11 +84,25 @@ def _held(frame: FrameType) -> Iterator[tuple[str, Any]]:
     """What the names of a frame hold, and what is one step away from them: as an attribute, or in a
     container."""
     named = (pair for scope in scopes_in(frame) for pair in variables(scope))
-    found = [(name, value) for name, value in named if name.isidentifier()]
+    late = _bound_later(frame)
+    found = [(name, value) for name, value in named if name.isidentifier() and name not in late]
     yield from found
     for name, value in found:
         if not isinstance(value, FunctionType):  # what it encloses has no name here
             yield from parts_of(name, value)
+
+
+def _bound_later(frame: FrameType) -> set[str]:
+    """The names that its code binds below the running call alone: in the first turn of a loop they
+    hold nothing yet."""
+    code = frame.f_code
+    given = code.co_argcount + code.co_kwonlyargcount
+    above, below = {*code.co_varnames[:given]}, set[str]()
+    for one in instructions(code):
+        if one.opname.startswith(_BINDS):
+            names = one.argval if isinstance(one.argval, tuple) else (one.argval,)
+            (above if one.offset < frame.f_lasti else below).update(names)
+    return below - above
 
 
 class Freshness:
