@@ -201,6 +201,16 @@ def test_one_that_is_read_in_a_step_that_is_only_watched_is_looked_for(read, tmp
     assert report.trace.inspected < 8
 
 
+@pytest.mark.long
+def test_one_that_is_kept_and_then_read_is_told_once(tmp_path):
+    program = PROGRAM.replace("range(3)", "range(6)").format(read=f"history.append({_ROOT})")
+    report = diagnosed_text(f"{program}\ntexts = [str(one) for one in history]\n", tmp_path)
+    [finding] = report.findings
+
+    assert (finding.name, finding.op) == ("nan-metric", "sqrt")
+    assert "is read out" in finding.message
+
+
 def test_where_the_program_may_not_run_again_that_is_said(tmp_path):
     told = f"import subprocess; subprocess.run(['true']); value = {_ROOT}.item()"
     report = diagnosed_text(LONG.replace("{read}", told), tmp_path)

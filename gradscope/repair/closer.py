@@ -1,9 +1,9 @@
 """A step that went wrong while it was only watched: the program runs again, and it is looked at."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from gradscope.facts import OTHERS, NotChecked, Subject, Trace, Unexamined
+from gradscope.facts import OTHERS, NanRead, NotChecked, Subject, Trace, Unexamined
 from gradscope.repair.again import FAILURES, Again, failure_text
 from gradscope.report.status import Doing
 
@@ -53,9 +53,17 @@ def _where_it_read(
         place = read.location
         what = f"that {place} reads" if place else f"in `{read.held_as}`"
         return seen, again, (NotChecked(f"where the NaN came from {what}", found),)
-    reads = (*seen.nan_reads, *found.nan_reads)
+    reads = _once_each((*seen.nan_reads, *found.nan_reads))
     unseen = read if reads or read.location is not None else None  # what is held may be meant so
     return replace(seen, nan_reads=reads, unseen_read=unseen), again, ()
+
+
+def _once_each(reads: Iterable[NanRead]) -> tuple[NanRead, ...]:
+    """One for each place where a NaN began: that it was read out says more than that it is kept."""
+    found: dict[object, NanRead] = {}
+    for one in sorted(reads, key=lambda read: not read.times):
+        found.setdefault((one.event.op, one.event.blame.location), one)
+    return tuple(found.values())
 
 
 def _where_it_surged(
