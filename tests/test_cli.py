@@ -273,6 +273,20 @@ def test_a_fault_of_ours_is_code_3(capsys, monkeypatch):
     assert "help: report it with the lines above" in err
 
 
+def test_a_module_that_is_cut_off_is_no_interruption(capsys, monkeypatch):
+    """Python says of a `.pyc` that it ends too soon as it does of input."""
+
+    def cut_off(*_: object) -> None:
+        raise EOFError("marshal data too short")
+
+    monkeypatch.setattr("gradscope.cli.explain._row", cut_off)
+
+    assert main(["examples"]) == 3
+    err = capsys.readouterr().err
+    assert "EOFError: marshal data too short" in err
+    assert "interrupted" not in err
+
+
 def finding(severity: Severity) -> Finding:
     return Finding("GS101", "masked-branch", severity, Phase.BACKWARD, 0, "pow", "", "")
 

@@ -57,7 +57,10 @@ def _run(words: Sequence[str] | None, began: float) -> int:
     except ClickException as error:
         if is_first_to_say(error.format_message()):
             complain(error.format_message(), help_for(error, given))
-    except (KeyboardInterrupt, typer.Abort):
+    except (KeyboardInterrupt, typer.Abort) as error:
+        if isinstance(error.__cause__, EOFError):  # typer takes it for the end of an answer
+            report_fault(error.__cause__)
+            return ExitCode.INTERNAL
         if is_first_to_say("interrupted"):
             complain("interrupted")
         return CTRL_C
