@@ -49,14 +49,24 @@ def as_python_starts() -> None:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
+def ignored() -> frozenset[signal.Signals]:
+    """Those that we were told to ignore, as `nohup` does. The program may hear them all the same,
+    with a handler of its own."""
+    numbers = {signal.SIGINT, *PASSED_ON}
+    return frozenset(one for one in numbers if signal.getsignal(one) is signal.SIG_IGN)
+
+
 @contextmanager
-def heard(numbers: Iterable[signal.Signals], hear: Callable[[int], None]) -> Iterator[None]:
+def heard(
+    numbers: Iterable[signal.Signals], hear: Callable[[int], None], *, though_ignored: bool = False
+) -> Iterator[None]:
     """Around what must not be torn by an exception: `hear` is told each signal that comes. Those
-    that were ignored stay so, and outside of the main thread Python hears none."""
+    that were ignored stay so, unless `though_ignored`, and outside of the main thread Python hears
+    none."""
     before = {}
     if threading.current_thread() is threading.main_thread():
         for number in numbers:
-            if signal.getsignal(number) is not signal.SIG_IGN:
+            if though_ignored or signal.getsignal(number) is not signal.SIG_IGN:
                 before[number] = signal.signal(number, lambda number, frame: hear(number))
     try:
         yield

@@ -39,9 +39,14 @@ signal.signal(signal.SIGUSR1, hear)
 
 
 def signalled(
-    folder: Path, program: str, number: signal.Signals, more: Iterable[str] = ()
+    folder: Path,
+    program: str,
+    number: signal.Signals,
+    more: Iterable[str] = (),
+    before: signal.Handlers = signal.SIG_DFL,
 ) -> tuple[int, str]:
-    """What `gradscope trace` prints, and its exit code, where it is sent a signal."""
+    """What `gradscope trace` prints, and its exit code, where it is sent a signal. `before`: what
+    it inherits, as under nohup, which ignores one."""
     (folder / "train.py").write_text(program)
     with subprocess.Popen(
         [sys.executable, "-m", "gradscope", "trace", "train.py", *more],
@@ -50,8 +55,7 @@ def signalled(
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        # Under nohup a signal is ignored, and that is inherited.
-        preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),
+        preexec_fn=lambda: signal.signal(number, before),
     ) as process:
         try:
             while not (folder / "running").exists() and process.poll() is None:
@@ -100,6 +104,32 @@ def test_a_program_that_only_listens_goes_on(tmp_path: Path) -> None:
 
     assert out.index("heard") < out.index("finished") < out.index("healthy")
     assert "it was sent SIGUSR1)" in " ".join(out.split())
+    assert code == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT], ids=str)
+@pytest.mark.long
+def test_the_programs_own_handler_hears_what_we_were_told_to_ignore(
+    number: signal.Signals, tmp_path: Path
+) -> None:
+    """And nobody is in a hurry: whoever started us so wants the report all the same."""
+    program = HEARS.replace("SIGUSR1", number.name) + LOOP.replace("BROKEN", "True")
+
+    code, out = signalled(tmp_path, program, number, ["--keep-going"], signal.SIG_IGN)
+
+    assert out.index("heard") < out.index("finished") < out.index("error[GS101]")
+    assert "= verified" in out
+    assert code == 1
+
+
+@pytest.mark.long
+def test_a_program_without_one_goes_on_under_nohup(tmp_path: Path) -> None:
+    program = LOOP.replace("BROKEN", "False").replace("exists():", "exists() and stays():")
+    program = "left = [9] * 99\ndef stays():\n    return left and left.pop()\n" + program
+
+    code, out = signalled(tmp_path, program, signal.SIGHUP, before=signal.SIG_IGN)
+
+    assert out.index("finished") < out.index("healthy")
     assert code == 0
 
 

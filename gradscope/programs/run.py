@@ -20,7 +20,7 @@ from gradscope.programs.channel import Final, Message, NoAnswer, Progress
 from gradscope.programs.overlay import scratch_folder
 from gradscope.programs.run_options import DEFAULTS, Repeat, RunOptions
 from gradscope.programs.targets import Target
-from gradscope.signals import ASKS_PLACE, HURRIED, PASSED_ON, heard, raise_from_now_on
+from gradscope.signals import ASKS_PLACE, HURRIED, PASSED_ON, heard, ignored, raise_from_now_on
 
 if TYPE_CHECKING:
     from gradscope.programs.process import Child
@@ -104,7 +104,10 @@ def run(
                     child.pass_on(number)
                 passed_on[name] = now
 
-            with heard(() if silent else PASSED_ON, pass_on):
+            # The program ignores what we do, until it has a handler of its own.
+            unheeded = ignored()
+            numbers = () if silent else {*PASSED_ON, *unheeded}
+            with heard(numbers, pass_on, though_ignored=True):
                 is_trial = repeat is not None
                 wait = _Wait(child, limit, interrupts, on_progress, is_trial=is_trial, ranks=ranks)
                 wait.until_gone()
@@ -117,7 +120,8 @@ def run(
     if ranks is not None:
         ranks.ended(trace, wait.moved)
     # One Ctrl-C may come when the program has told its last word, and ended of itself.
-    in_a_hurry = bool(interrupts) or not set(HURRIED).isdisjoint(passed_on)
+    hurried = {*HURRIED} - {one.name for one in unheeded}
+    in_a_hurry = bool(interrupts) or not hurried.isdisjoint(passed_on)
     signals = tuple(passed_on)
     return replace(trace, ending=replace(trace.ending, in_a_hurry=in_a_hurry, signals=signals))
 
