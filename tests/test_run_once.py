@@ -3,6 +3,7 @@
 import http.server
 import json
 import os
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -141,6 +142,35 @@ def test_a_database_that_is_opened_by_an_address_is_written_once(traced):
 
     verdict = first(report).verdict
     assert isinstance(verdict, NotTried) and verdict.effect.what.endswith("log")
+
+
+ATTACHES = """
+import sqlite3
+base = sqlite3.connect({base!r})
+base.execute("attach {name} as other", {given})
+base.execute("create table if not exists other.t (a)")
+base.execute("insert into other.t values (1)")
+base.commit()
+"""
+
+
+@pytest.mark.parametrize("base", [":memory:", "base"])
+@pytest.mark.parametrize(
+    ("name", "given", "said"),
+    [("'log'", (), "writes log"), ("?", ("log",), "writes a database that it attaches")],
+)
+def test_a_database_that_another_one_attaches_is_written_once(base, name, given, said, traced):
+    report = traced(ATTACHES.format(base=base, name=name, given=given) + BREAKS)
+
+    assert sqlite3.connect("log").execute("select a from t").fetchall() == [(1,)]
+    assert said in trials.verdict(first(report))
+
+
+def test_a_database_in_memory_that_another_one_attaches_is_no_hindrance(traced):
+    attaches = ATTACHES.format(base=":memory:", name="':memory:'", given=())
+    compacts = "import sqlite3\nsqlite3.connect('log').execute('vacuum')\n"
+
+    assert first(traced(attaches + compacts + BREAKS)).verified
 
 
 def test_a_fix_is_verified_though_the_program_writes_and_makes_folders(traced):

@@ -24,6 +24,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from gradscope.facts import Effect, EffectKind
+from gradscope.programs import native
 from gradscope.programs.overlay import is_within
 from gradscope.record.sites import file_in_torch, note_site, resolve
 
@@ -113,6 +114,7 @@ class Effects:
             "os.posix_spawn": lambda path, args, env: self._starts(args),
         }
         _watch_starts(self.processes, self._starts)
+        native.hear_attached(lambda name: self._hear("attached", self._attaches, (name,)))
         known, hear = self._handlers.get, self._hear
 
         def heard(event: str, args: tuple[Any, ...]) -> None:
@@ -201,6 +203,13 @@ class Effects:
                 self.writes(name)
             elif address.path != ":memory:" and not _ONLY_READ.search(address.query):
                 self.writes(unquote(address.path))
+
+    def _attaches(self, name: str | None) -> None:
+        if name is not None:
+            self._opens_database(name)
+        else:
+            self.has_database = True
+            self._note(EffectKind.WRITE, "a database that it attaches")
 
     def _connects(self, sock: socket.socket, address: Any) -> None:
         # `sendmsg` without an address goes where the socket has been connected to, as was told.

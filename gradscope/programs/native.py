@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from functools import wraps
 from importlib.util import find_spec
 from types import ModuleType
@@ -17,11 +18,19 @@ _Wanted = dict[str, Callable[[Any, Place, Place], None]]  # by module: what chan
 
 
 class _Places:
-    """Where files are now: a copy of the program has what was put around its writers before."""
+    """Where files are now: a copy of the program has what was put around its writers before. What
+    a statement of SQL opens is only told: nobody can put another place into it."""
 
     is_asked = False
     written: Place = staticmethod(lambda path: path)
     read: Place = staticmethod(lambda path: path)
+    attached: Callable[[str | None], None] = staticmethod(lambda name: None)
+
+
+def hear_attached(hear: Callable[[str | None], None]) -> None:
+    """Tell of each database that another one is about to open (`ATTACH`, `VACUUM INTO`); None where
+    a parameter names it."""
+    _Places.attached = staticmethod(hear)
 
 
 def install(now_written: Place, now_read: Place = lambda path: path) -> None:
@@ -62,7 +71,11 @@ def install(now_written: Place, now_read: Place = lambda path: path) -> None:
         return from_file(place(filename), shared, *args, **kwargs)
 
     storage.from_file = staticmethod(mapped)
-    wanted: _Wanted = {"h5py.h5f": _place_hdf5, "safetensors._safetensors_rust": _place_safetensors}
+    wanted: _Wanted = {
+        "h5py.h5f": _place_hdf5,
+        "safetensors._safetensors_rust": _place_safetensors,
+        "sqlite3.dbapi2": _watch_databases,
+    }
     for name, put in wanted.items():
         if name in sys.modules:
             put(sys.modules[name], written, read)
@@ -116,6 +129,30 @@ def _place_safetensors(library: Any, written: Place, read: Place) -> None:
         for module in (library, sys.modules.get("safetensors"), *package):
             if vars(module).get(name) is original:
                 setattr(module, name, placed)
+
+
+def _watch_databases(library: Any, written: Place, read: Place) -> None:
+    connect, kind = library.connect, library.Connection
+
+    def may(action: int, name: str | None, *_: Any) -> int:
+        if action == library.SQLITE_ATTACH:
+            _Places.attached(name)
+        return int(library.SQLITE_OK)
+
+    @wraps(connect)
+    def connected(*args: Any, **kwargs: Any) -> Any:
+        with without_us:
+            connection = connect(*args, **kwargs)
+        if isinstance(connection, kind):
+            with suppress(library.Error):  # its class has closed it, or not opened it
+                kind.set_authorizer(connection, may)
+        return connection
+
+    runs_ops(connected)
+    others: list[Any] = [sys.modules.get(name) for name in ("sqlite3", "_sqlite3")]
+    for module in (library, *others):
+        if module is not None and vars(module).get("connect") is connect:
+            module.connect = connected
 
 
 def _placed(original: Callable[..., Any], number: int, place: Place) -> Callable[..., Any]:
