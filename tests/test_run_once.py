@@ -43,6 +43,8 @@ WRITES = {
     "seen.export_chrome_trace('log')\njson.load(open('log'))",
     "safetensors": "import torch\nfrom safetensors.torch import load_file, save_file\n"
     "save_file({'w': torch.ones(3)}, 'log')\nassert load_file('log')['w'].sum() == 3",
+    "mapped": "import torch\ntorch.from_file('log', shared=True, size=4)[0] += 1",
+    "pipe": "import os\nos.mkfifo('pipe')\nos.remove('pipe')\nopen('log', 'a').write('one')",
     "processor": "import platform\nplatform._Processor.from_subprocess()",
 }
 ENDS = """

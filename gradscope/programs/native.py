@@ -71,6 +71,18 @@ def install(now_written: Place, now_read: Place = lambda path: path) -> None:
         return from_file(place(filename), shared, *args, **kwargs)
 
     storage.from_file = staticmethod(mapped)
+    from_file_at_once = torch.from_file
+
+    @wraps(from_file_at_once)
+    def made_of(
+        filename: Any, shared: bool | None = None, size: int | None = 0, **kwargs: Any
+    ) -> Any:
+        place = written if shared else read
+        return from_file_at_once(place(filename), shared, size, **kwargs)
+
+    torch.from_file = made_of
+    if hasattr(os, "mkfifo"):
+        os.mkfifo = _placed(os.mkfifo, 0, written)
     wanted: _Wanted = {
         "h5py.h5f": _place_hdf5,
         "safetensors._safetensors_rust": _place_safetensors,
