@@ -65,6 +65,13 @@ def test_the_profiler_of_the_program_lists_no_op_of_ours():
         assert profiled(step) - bare == {"PythonDispatchMode"}  # torch's, under any dispatch mode
 
 
+def test_nor_what_is_asked_before_a_copy_of_the_process_is_made():
+    bare, asked = profiled(step), []
+    with Observation(alone=True, between_steps=lambda seen: asked.append(seen.is_clean())):
+        assert profiled(step) - bare == {"PythonDispatchMode"}
+    assert asked == [True]
+
+
 @pytest.mark.parametrize("thrown_out", ["sys.modules.clear()", "sys.modules = {}"])
 def test_modules_that_the_program_throws_out(thrown_out, tmp_path):
     path = tmp_path / "program.py"

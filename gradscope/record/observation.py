@@ -336,7 +336,10 @@ class Observation:
     def is_clean(self) -> bool:
         """Between two steps: whether the next one can be repeated from here, and would begin with
         finite parameters. Of one that sees the ops."""
-        return not self._is_last and self.ops is not None and self.ops.watching.is_clean()
+        if self._is_last or self.ops is None:
+            return False
+        with unobserved():
+            return self.ops.watching.is_clean()
 
     def repeat(
         self,
