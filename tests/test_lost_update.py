@@ -22,6 +22,20 @@ def loss_of():
 """
 SGD = HEAD.format("SGD(net.parameters(), lr=1e-2)")
 ADAM = HEAD.format("Adam(net.parameters(), lr=1e-3)")
+DATE = """\
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+begin = nn.Parameter(torch.tensor(2459321.75))
+days = 2459321.0 + torch.linspace(0, 2, 64, dtype=torch.float64)
+flux = torch.exp(-10 * (days - 2459321.9) ** 2)
+opt = torch.optim.Adam([begin], lr=1e-2)
+for step in range(20):
+    opt.zero_grad()
+    (torch.exp(-10 * (days - begin) ** 2) - flux).square().mean().backward()
+    opt.step()
+"""
 BFLOAT = """\
 import torch
 from torch import nn
@@ -140,6 +154,12 @@ BROKEN = {
         "rounded",
         "opt.step()",
         BFLOAT.replace("torch.bfloat16", "torch.float32").replace(".bfloat16()", ".float()"),
+    ),
+    "a date in float32": (
+        DATE,
+        "rounded",
+        "opt.step()",
+        DATE.replace("75)", "75, dtype=torch.float64)"),
     ),
     "cleared before each pass": (
         f"{SGD}for i in range(24):\n    opt.zero_grad()\n    (loss_of() / 4).backward()\n"

@@ -153,6 +153,7 @@ class NoGradient(StrEnum):
     UNREGISTERED = "unregistered"
     STALE = "stale"  # the optimizer holds what the model has no longer
     REPLACED = "replaced"
+    SWAPPED = "swapped"  # by a forward, once an optimizer had been given the first one
     ADDED = "added"  # to a model that the optimizer had been given
     REMADE = "remade"  # at each pass
     PASSING = "passing"  # the same, and nobody holds it when backward runs

@@ -124,6 +124,13 @@ class WiderWeights(Request):
     dtype: str
 
 
+class WiderParameter(Request):
+    """Hold the parameter of the last part of `name` in float64: float32 is too narrow for its
+    steps."""
+
+    name: str
+
+
 class AverageLoss(Request):
     """A mean in the place of a sum."""
 

@@ -145,7 +145,17 @@ class Absences:
         by_name = {leaf.name: leaf for leaf in leaves}
         remade = {leaf.name for leaf in leaves if _is_remade(leaf, leaves)}
         gone = {key: name for key, name in replaced.items() if key in trained and name in remade}
-        found = list(self._without(by_name, trained, given, {*gone}))
+        swapped = {
+            key: leaf
+            for key, name in replaced.items()
+            if key in trained and name not in remade and (leaf := by_name.get(name)) is not None
+            if leaf.replaced_at is not None and not leaf.trained
+        }
+        found = list(self._without(by_name, trained, given, {*gone, *swapped}))
+        found += [
+            Absence(one.name, False, NoGradient.SWAPPED, True, 0, location=one.replaced_at)
+            for one in swapped.values()
+        ]
         found += self._of_phases(by_name)
         found += self._unregistered(by_name)
         found += [

@@ -16,6 +16,7 @@ from gradscope.record.names import Names, flat_part
 from gradscope.record.passes import Graded
 from gradscope.record.sites import Site, note_site, place_of
 from gradscope.record.sizes.crossings import norm_of
+from gradscope.record.sizes.module_use import outermost
 from gradscope.record.stand_ins import is_elsewhere, stand_in, without_us
 from gradscope.source.hand_updates import is_rebound
 
@@ -92,8 +93,10 @@ class Leaves:
         # program's last tensor in it.
         self._results: Memories[Replacement] = Memories()
         self.successions: dict[str, Succession] = {}
-        # By id of what a module was given and no pass has met: where, and what was there before.
+        # By id of what a module was given and no pass has met: where, and what was there before;
+        # and those that a module was given while one ran.
         self._assigned: dict[int, tuple[Site, int]] = {}
+        self._given_in_call: set[int] = set()
         # By id, the names of those that took the place of a parameter which was never met.
         self.stand_for: dict[int, str] = {}
 
@@ -108,6 +111,8 @@ class Leaves:
             if old is not None and param is not None and old is not param:
                 _, before = self._assigned.pop(id(old), ((), id(old)))
                 self._assigned[id(param)] = note_site(sys._getframe(1))[0], before
+                if outermost(sys._getframe(1))[0] is not None:
+                    self._given_in_call.add(id(param))
             with without_us:
                 register(one, name, param)
 
@@ -289,6 +294,8 @@ class Leaves:
             uniform=_is_uniform(leaf),
         )
         watched = Watched(fact, _reference(leaf, fact.held))
+        if id(leaf) in self._given_in_call:
+            watched.replaced_at = site
         self.watched[name] = watched
         return watched
 

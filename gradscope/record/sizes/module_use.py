@@ -97,13 +97,13 @@ class TrainingModes:
             if torch.is_grad_enabled():
                 if one not in self._met:
                     self._met.add(one)
-                    root, caller = _outermost(sys._getframe(1))
+                    root, caller = outermost(sys._getframe(1))
                     if caller is not None:
                         self._called[root] = note_site(caller)[0]
                 if not one.training:
                     self._in_eval.add(id(one))
             elif one.training:
-                self._note_run(*_outermost(sys._getframe(1)))
+                self._note_run(*outermost(sys._getframe(1)))
             with without_us:
                 return original(one, *args, **kwargs)
 
@@ -220,7 +220,7 @@ class OwnBackwards:
         )
 
 
-def _outermost(frame: FrameType | None) -> tuple[Any, FrameType | None]:
+def outermost(frame: FrameType | None) -> tuple[Any, FrameType | None]:
     """The outermost module that runs there, and who of the user's called it."""
     root = caller = None
     while frame is not None:

@@ -165,7 +165,8 @@ def _bounded(culprit: Culprit, formula: ast.expr, wrong_where: Compared) -> Iter
 
 def _computed(culprit: Culprit, position: int) -> ast.expr | None:
     """The expression at the finding's place: what backward returns, or what it assigned before. Of
-    several that are returned that in the position, or the last where there are fewer."""
+    several that are returned that in the position, or the last where there are fewer. Where the
+    place writes into a tensor, what is returned of it."""
     location = culprit.finding.location
     if location is None:
         return None
@@ -178,7 +179,7 @@ def _computed(culprit: Culprit, position: int) -> ast.expr | None:
         if isinstance(node, ast.Return) and isinstance(value, ast.Tuple):
             return next(iter((*value.elts[position:], *value.elts[-1:])), None)
         return value
-    return None
+    return _returned_at(culprit, position)
 
 
 def _as_operand(text: str, template: str, slot: str) -> str:
@@ -237,8 +238,8 @@ def _returned_at(culprit: Culprit, position: int) -> ast.expr | None:
     inner = max(around, key=lambda node: node.lineno, default=None)
     last = max(parts(inner, ast.Return), key=lambda node: node.lineno, default=None)
     value = last.value if last is not None else None
-    is_there = isinstance(value, ast.Tuple) and position < len(value.elts)
-    return value.elts[position] if isinstance(value, ast.Tuple) and is_there else None
+    values = value.elts if isinstance(value, ast.Tuple) else [value]
+    return values[position] if position < len(values) else None
 
 
 # What ends a graph, or changes what it reads: what autograd gives of such a forward is another one.

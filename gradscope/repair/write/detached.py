@@ -290,6 +290,19 @@ def _registered(culprit: Culprit) -> Iterator[Candidate]:
             yield culprit.written(f"hold what has to learn in `{holder}`", assignment.value, text)
 
 
+def _written_into(culprit: Culprit) -> Iterator[Candidate]:
+    """`self.centres.data.copy_(start)` for `self.centres = nn.Parameter(start)`."""
+    made = culprit.statement
+    value = made.value if isinstance(made, ast.Assign) else None
+    if not isinstance(value, ast.Call) or culprit.dotted(value) not in PARAMETERS:
+        return
+    if made is not None and isinstance(made, ast.Assign) and value.args:
+        of = culprit.source.of
+        text = f"{of(made.targets[0])}.data.copy_({of(value.args[0])})"
+        title = "write the values into the parameter that is there"
+        yield Candidate(title, (culprit.source.replaced(made, text),))
+
+
 def _made_once(culprit: Culprit) -> Iterator[Candidate]:
     """The parameter of `__init__`, without the new one that another method puts in its place; what
     that one is computed from it gets a name."""
@@ -350,6 +363,7 @@ _WAYS: Mapping[NoGradient, tuple[Callable[[Culprit], Iterator[Candidate]], ...]]
     NoGradient.UNREGISTERED: (_registered,),
     **dict.fromkeys((NoGradient.STALE, NoGradient.REPLACED, NoGradient.ADDED), (made_later,)),
     NoGradient.REMADE: (_made_once,),
+    NoGradient.SWAPPED: (_written_into,),
     NoGradient.ZERO_WEIGHT: (away_from_zero,),
 }
 

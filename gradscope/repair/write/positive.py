@@ -1,4 +1,5 @@
-"""A parameter that has to be positive: learnt as its logarithm, or started at 1 for 0."""
+"""A parameter given other numbers: its logarithm where it has to be positive, 1 for 0 to start
+from, or float64."""
 
 import ast
 from collections.abc import Iterator
@@ -57,6 +58,21 @@ def started_at_one(culprit: Culprit, request: ask.StartAtOne) -> Iterator[tuple[
     ]
     if len(filled or made) == 1:
         yield tuple(_ones(culprit, (filled or made)[0]))
+
+
+def in_float64(culprit: Culprit, request: ask.WiderParameter) -> Iterator[tuple[Edit, ...]]:
+    """`nn.Parameter(torch.tensor(t, dtype=torch.float64))` for `nn.Parameter(torch.tensor(t))`, and
+    `nn.Parameter(start.double())` for any other start."""
+    source, name = culprit.source, request.name.rpartition(".")[2]
+    made = [value for _, value in _given(source, name) if isinstance(value, ast.Call)]
+    if len(made) != 1 or culprit.dotted(made[0]) not in PARAMETERS or not made[0].args:
+        return
+    start = made[0].args[0]
+    text = f"{atom(source.of(start))}.double()"
+    if isinstance(start, ast.Call) and culprit.dotted(start) == "torch.tensor":
+        if not start.keywords:  # which would round the number to float32 first
+            text = f"{source.of(start)[:-1]}, dtype={culprit.torch('torch.float64')})"
+    yield (culprit.replace(start, text),)
 
 
 def _ones(culprit: Culprit, value: ast.expr) -> Iterator[Edit]:

@@ -98,6 +98,7 @@ BY_FIELDS: Mapping[type[ask.Request], Callable[[Culprit, Any], Ways]] = {
     ask.FiniteStart: masked.started,
     ask.LearnLogarithm: positive.as_logarithm,
     ask.StartAtOne: positive.started_at_one,
+    ask.WiderParameter: positive.in_float64,
     ask.StableForm: _in_stable_form,
     ask.LearnInside: instead.learnt,
     ask.MatchShapes: instead.of_one_shape,

@@ -132,12 +132,12 @@ def averaged_once(culprit: Culprit, request: ask.AverageOnce) -> Ways:
 
 
 def decaying(culprit: Culprit, request: ask.DecayRate) -> Ways:
-    """`gamma=0.1` for `gamma=10`."""
-    source, gamma = culprit.source, request.schedule.gamma or 1.0
+    """`gamma=0.1` for `gamma=10`; for `gamma=0` as well, as torch has it where none is given."""
+    source, gamma = culprit.source, request.schedule.gamma
     given = argument(culprit.at(request.schedule.made), "gamma", -1)
-    if given is not None:
-        number = setting(source, given, gamma)
-        yield (source.replaced(number, f"{1 / gamma:g}"),)
+    if given is not None and gamma is not None:
+        number, factor = setting(source, given, gamma), 1 / gamma if gamma else 0.1
+        yield (source.replaced(number, f"{factor:g}"),)
 
 
 def _is_here(culprit: Culprit, update: Update) -> bool:

@@ -19,7 +19,7 @@ from gradscope.facts import (
     text_of,
 )
 from gradscope.facts import requests as ask
-from gradscope.ops.dtypes import FINFO
+from gradscope.ops.dtypes import FINFO, HALF
 from gradscope.rules.cutoffs import FEWEST
 from gradscope.rules.reading import measurements
 from gradscope.rules.reading.growths import clip_bound
@@ -231,6 +231,8 @@ _ASKED = {
 def _of_rate(lost: Lost) -> Asked:
     usage, schedule = lost.usage, lost.usage.schedule
     if lost.how is Loss.IDLE:
+        if schedule is not None and schedule.gamma == 0:
+            return ask.DecayRate(schedule)
         is_vain = schedule is not None and schedule.waits_in_vain
         return ask.WaitForLess(usage) if is_vain else ask.SlowSchedule(usage)
     if schedule is not None and schedule.given_by is not None:
@@ -259,7 +261,9 @@ def _fixes(lost: Lost) -> Iterator[Asked]:
     elif lost.how is Loss.OVERCLIPPED:
         yield ask.ClipNorm(clip_bound(tuple(one.total for one in usage.movements)))
     elif lost.how is Loss.ROUNDED:
-        yield ask.WiderWeights(usage.movements[-1].dtype)
+        last = usage.movements[-1]
+        is_half = last.dtype in HALF
+        yield ask.WiderWeights(last.dtype) if is_half else ask.WiderParameter(last.leaf)
     elif usage.overflow is not None and lost.how in _DIVIDED_BY_INF:
         if usage.overflow.dtype == "float16":
             yield ask.WiderWeights(usage.overflow.dtype)

@@ -12,7 +12,7 @@ from gradscope.facts import Leaf, Location, Magnitudes, Root, Step, Summed, Upda
 from gradscope.facts import requests as ask
 from gradscope.ops.traits import Trait, has
 from gradscope.rules import cutoffs
-from gradscope.rules.reading.lost import undivided
+from gradscope.rules.reading.averages import undivided
 
 
 @dataclass(frozen=True, slots=True)

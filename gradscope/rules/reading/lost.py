@@ -1,15 +1,25 @@
-"""Which gradients an optimizer did not use, or used in vain, though they were made for it; and
-which steps use a sum of gradients as if it were their mean."""
+"""Which gradients an optimizer did not use, or used in vain, though they were made for it."""
 
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from enum import Enum, auto
 from itertools import pairwise
 
 from gradscope.dataclass import dataclass
-from gradscope.facts import Leaf, Leap, Location, Magnitudes, NoGradient, Step, Trace, Usage
-from gradscope.facts import requests as ask
+from gradscope.facts import (
+    Leaf,
+    Leap,
+    Location,
+    Magnitudes,
+    Movement,
+    NoGradient,
+    Step,
+    Trace,
+    Usage,
+)
+from gradscope.ops.dtypes import FINFO, HALF
 from gradscope.rules import cutoffs
 from gradscope.rules.reading.missing import NOT_HELD
 
@@ -66,6 +76,7 @@ def losses(trace: Trace, magnitudes: Magnitudes) -> Iterator[Lost]:
             or _squared(usage)
             or _overclipped(usage, magnitudes)
             or _rounded(usage)
+            or _too_short(usage, magnitudes)
             or _overflown(usage, magnitudes)
             or _thrown_away(usage, trace.steps, magnitudes.usages)
             or _used_again(usage)
@@ -273,6 +284,27 @@ def _rounded(usage: Usage) -> Lost | None:
     return Lost(Loss.ROUNDED, usage, moved[-1].still, moved[-1].pulled)
 
 
+def _too_short(usage: Usage, magnitudes: Magnitudes) -> Lost | None:
+    """A parameter in full precision that stays as it was, since its numbers lie farther apart than
+    the steps are long: with an optimizer that divides by the size of the gradient they are about as
+    long as the learning rate."""
+    rate = usage.rates.peak
+    if not (usage.blind_to_scale and rate) or usage.updates < cutoffs.FEWEST:
+        return None
+    for leaf in magnitudes.leaves:
+        has_stayed = leaf.weight == leaf.start and any(leaf.known)
+        is_full = leaf.dtype in FINFO and leaf.dtype not in HALF  # half precision was measured
+        if leaf.name not in usage.held or not has_stayed or not is_full:
+            continue
+        scale = leaf.weight / math.sqrt(leaf.numel)
+        # The numbers next to it are eps / 2 to eps times its size apart.
+        if rate < FINFO[leaf.dtype].eps / 4 * scale:
+            sizes = leaf.numel, leaf.numel, leaf.name, leaf.dtype, scale
+            moves = (Movement(usage.last, rate, *sizes),)
+            return Lost(Loss.ROUNDED, replace(usage, movements=moves), leaf.numel, leaf.numel)
+    return None
+
+
 def _overflown(usage: Usage, magnitudes: Magnitudes) -> Lost | None:
     overflow = usage.overflow
     if overflow is None:
@@ -360,39 +392,3 @@ def _commonest(counts: Iterable[int]) -> tuple[int, int]:
 
 def _are_most(times: int, counts: Sequence[int]) -> bool:
     return times >= cutoffs.REGULAR * len(counts)
-
-
-def undivided(usage: Usage, magnitudes: Magnitudes, steps: Sequence[Step]) -> ask.DivideLoss | None:
-    """How to average the passes of each step, where all of them come from one place, go to the same
-    parameters, and are of losses that are a mean as it is; None where they are averaged, or nobody
-    knows."""
-    lengths = set(usage.cycles)
-    passes = max(lengths, default=0)
-    if lengths != {passes} or passes < 2 or len(usage.cycles) < cutoffs.FEWEST_UPDATES:
-        return None
-    if usage.handled or usage.discards or not all(one == 1.0 for one in usage.factors):
-        return None
-    place = backward_of(usage, steps)
-    if place is None or not usage.factors or not _go_everywhere(usage, magnitudes):
-        return None
-    return ask.DivideLoss(place, passes)
-
-
-def _go_everywhere(usage: Usage, magnitudes: Magnitudes) -> bool:
-    """Whether each pass, as far as was measured, gave all that has gradients one: the losses of
-    several tasks have heads of their own."""
-    own = [leaf.norms for leaf in magnitudes.leaves if leaf.name in usage.held]
-    passes = [[norms[step] for norms in own if step < len(norms)] for step in usage.used]
-    return all(None not in norms for norms in passes if any(norms))
-
-
-def averaged_again(usage: Usage) -> bool:
-    """Whether the program, too, divides by the number of ranks over which the gradients have been
-    averaged: the loss, or the gradients. A number that stands in the source is of the loss, as in
-    `0.5 * mse`."""
-    passes, factors = set(usage.cycles), set(usage.factors)
-    if usage.ranks < 2 or len(passes) != 1 or len(factors) != 1:
-        return False
-    factor = factors.pop()
-    whole = usage.scaled * (1.0 if factor is None else factor / usage.written * passes.pop())
-    return math.isclose(whole * usage.ranks, 1.0, rel_tol=1e-5)

@@ -14,6 +14,7 @@ from gradscope.rules.reading.growths import fades
 NOT_HELD = (
     NoGradient.UNREGISTERED,
     NoGradient.REPLACED,
+    NoGradient.SWAPPED,
     NoGradient.ADDED,
     NoGradient.REMADE,
     NoGradient.PASSING,

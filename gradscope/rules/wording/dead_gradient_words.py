@@ -143,6 +143,12 @@ WORDS = {
         "was given the parameters that were there before",
         "give the optimizer the new parameters with `add_param_group`, or make it anew",
     ),
+    NoGradient.SWAPPED: Words(
+        "An optimizer was given the parameter that had this name before. The forward has put"
+        " another one in its place: the optimizer holds the old one, and nothing moves this one.",
+        "takes the place of the one that the optimizer holds",
+        "write the values into the parameter that is there",
+    ),
     NoGradient.ADDED: Words(
         "They belong to a layer that the model got after this optimizer was given all of its"
         " parameters: nothing moves these.",

@@ -143,7 +143,8 @@ _WORDS = {
         "is not given {them}",
     ),
 }
-_DIGITS = {"bfloat16": 8, "float16": 11}  # bits of a significand, the leading one included
+# Bits of a significand, the leading one included.
+_DIGITS = {"bfloat16": 8, "float16": 11, "float32": 24}
 
 
 def words(lost: Lost) -> Words:
@@ -181,7 +182,7 @@ def words(lost: Lost) -> Words:
         "moved": f"{lost.of - lost.passes:,}",
         "dtype": movement.dtype if movement else "",
         "leaf": movement.leaf if movement else "",
-        "digits": _DIGITS.get(movement.dtype, 0) if movement else 0,
+        "digits": _DIGITS.get(movement.dtype, 53) if movement else 0,
         "spacing": number(_spacing(movement.scale, movement.dtype), 2) if movement else "",
         "held_by": plural(lost.passes, "parameter"),
         "key": overflow.key if overflow else "",
@@ -248,4 +249,4 @@ def _scales(skipping: Skipping) -> str:
 
 def _spacing(scale: float, dtype: str) -> float:
     """Of the numbers of a dtype next to one that is greater than 0."""
-    return 2.0 ** (math.frexp(scale)[1] - _DIGITS.get(dtype, 24))
+    return 2.0 ** (math.frexp(scale)[1] - _DIGITS.get(dtype, 53))

@@ -120,6 +120,8 @@ def _of_fields(request: ask.Request) -> _Words | None:
                 return "clip-norm", title, f"scaler.unscale_(optimizer)\n{clip}"
             title = "once, right before the step" if summed else "between backward and the step"
             return "clip-norm", f"clip {title}", f"{clip}\noptimizer.step()"
+        case ask.DecayRate(schedule) if schedule.gamma == 0:
+            return "graph", "let the schedule multiply the learning rate by more than 0", ""
         case ask.SetMode(kept) if kept.mode == "eval":
             return "graph", "call `train()` before the training goes on", f"{kept.model}.train()"
         case ask.KeepNorm(fades=True):
@@ -268,6 +270,11 @@ _WORDS: Mapping[type[ask.Request], _Words] = {
         "dtype",
         "hold the parameters in float32, and compute in {0.dtype} by autocast",
         "with torch.autocast(device, torch.{0.dtype}):\n    loss = ...",
+    ),
+    ask.WiderParameter: (
+        "dtype",
+        "hold `{0.name}` in float64",
+        "self.offset = nn.Parameter(torch.tensor(0.0))  # added to the number",
     ),
     ask.AverageLoss: _graph("average the {0.total.terms:,} terms of the loss", "loss.mean()"),
     ask.Descend: _graph("subtract the gradient"),
