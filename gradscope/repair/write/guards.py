@@ -173,13 +173,36 @@ def _bounded_for_all(culprit: Culprit, edge: Edge, node: ast.expr) -> Iterator[C
         return
     if isinstance(culprit.source.nodes.owner(names[0]).node, ast.Module):
         return
-    name = names[0].id
-    for share in (2, 4, 10):  # the last is the bound that normalising flows use
-        bound = eps_for(culprit.dtype, Margin.EXPONENT) / share
-        edits = for_all_readers(culprit, names[0], f"{{x}}.clamp(-{bound:g}, {bound:g})")
-        op = phrases.spelled(culprit.finding.op)
+    most, op = eps_for(culprit.dtype, Margin.EXPONENT), phrases.spelled(culprit.finding.op)
+    bounds = [most / share for share in (2, 4, 10)]  # the last is that of normalising flows
+    part = _reads_of_part(culprit, node)
+    for bound in bounds if part else ():
+        name = culprit.source.of(node)
+        text = f"{name}.clamp(-{bound:g}, {bound:g})"
+        edits = tuple(culprit.replace(one, text) for one in part)
         title = proposals.BOUNDED.format(name=name, bound=bound, op=op)
         yield Candidate(title, edits, "clamp-domain")
+    for bound in bounds[1:2] if part else bounds:
+        edits = for_all_readers(culprit, names[0], f"{{x}}.clamp(-{bound:g}, {bound:g})")
+        title = proposals.BOUNDED.format(name=names[0].id, bound=bound, op=op)
+        yield Candidate(title, edits, "clamp-domain")
+
+
+def _reads_of_part(culprit: Culprit, node: ast.expr) -> list[ast.Subscript]:
+    """Where `t[..., 1]` is read, if what else is read of `t` are other parts: they mean another
+    thing. Empty if not."""
+    source = culprit.source
+    if not isinstance(node, ast.Subscript) or not isinstance(node.value, ast.Name):
+        return []
+    found = [source.parents[one] for one in source.nodes.reads(node.value)]
+    parts_of = [one for one in found if isinstance(one, ast.Subscript)]
+    is_told = not any(
+        isinstance(each, ast.Name) for one in parts_of for each in ast.walk(one.slice)
+    )
+    texts = {source.of(one) for one in parts_of}
+    if len(parts_of) < len(found) or not is_told or len(texts) < 2:
+        return []
+    return [one for one in parts_of if source.of(one) == source.of(node)]
 
 
 def _made(culprit: Culprit, edge: Edge) -> ast.expr | None:
