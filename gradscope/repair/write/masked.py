@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 
-from gradscope.facts import Edit, Phase, Root
+from gradscope.facts import Edit, Phase, Root, Subject
 from gradscope.facts import requests as ask
 from gradscope.ops import Edge, Nature
 from gradscope.ops.traits import Trait, discards, has
@@ -22,8 +22,6 @@ from gradscope.source import Mask, Source, definition, holds, mask
 from gradscope.source.arguments import Spelled, spelled
 from gradscope.source.spans import statement_at
 from gradscope.source.tree import parts
-
-_NAN = 'float("nan")'
 
 
 def masked(culprit: Culprit, *, hidden: bool) -> Iterator[Candidate]:
@@ -54,7 +52,8 @@ def masked(culprit: Culprit, *, hidden: bool) -> Iterator[Candidate]:
     ways = (_where(culprit, condition, kept, node, harmless) for condition, kept in (*masks, *own))
     for text in dict.fromkeys(ways):
         yield Candidate(title, (culprit.replace(node, text),), same=hidden)
-    if hidden or _value(culprit) != _NAN:  # which would be there as before
+    is_in_loss = any(one.subject is Subject.LOSS for one in culprit.finding.symptoms)
+    if hidden or not is_in_loss:  # where it would be there as before
         yield from _restored(culprit, edge, node, own)
     yield from by_branch(culprit, several=False)
 
