@@ -420,6 +420,86 @@ FREED = {
             cached(x).square().mean().backward()
             optimizer.step()
     """,
+    "cached property": """
+        from functools import cached_property
+
+        class Cached(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.weight = nn.Parameter(torch.eye(3))
+
+        -     @cached_property
+        +     @property
+            def mixed(self):
+                return torch.softmax(self.weight, 1)
+
+            def forward(self, x):
+                return x @ self.mixed  # <-
+
+        cached = Cached()
+        optimizer = torch.optim.SGD(cached.parameters(), lr=0.1)
+        for _ in range(3):
+            optimizer.zero_grad()
+            cached(x).square().mean().backward()
+            optimizer.step()
+    """,
+    "method that is cached": """
+        import functools
+
+        class Cached(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.weight = nn.Parameter(torch.eye(3))
+
+        -     @functools.lru_cache(maxsize=None)
+            def mixed(self, power):
+                return torch.softmax(power * self.weight, 1)
+
+            def forward(self, x):
+                return x @ self.mixed(2)  # <-
+
+        cached = Cached()
+        for _ in range(3):
+            cached.zero_grad()
+            cached(x).square().mean().backward()
+            with torch.no_grad():
+                cached.weight -= 0.1 * cached.weight.grad
+    """,
+    "cache that returns what it has": """
+        class Cached(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.weight, self.mixed = nn.Parameter(torch.eye(3)), None
+
+            def table(self):
+        -         if self.mixed is not None:
+        -             return self.mixed
+                self.mixed = torch.softmax(self.weight, 1)
+                return self.mixed
+
+            def forward(self, x):
+                return x @ self.table()  # <-
+
+        cached = Cached()
+        optimizer = torch.optim.SGD(cached.parameters(), lr=0.1)
+        for _ in range(3):
+            optimizer.zero_grad()
+            cached(x).square().mean().backward()
+            optimizer.step()
+    """,
+    "step by hand between two losses": """
+        for _ in range(3):
+            h = torch.tanh(net(x))  # <-
+        -     other = h.square().mean()
+            net.zero_grad()
+            (h - y).square().mean().backward()
+            with torch.no_grad():
+                for p in net.parameters():
+                    p -= 0.1 * p.grad
+        +     h = torch.tanh(net(x))  # <-
+        +     other = h.square().mean()
+            other.backward()
+    """,
     "distribution that actions were drawn from": """
         scores = net(x)
         policy = torch.distributions.Normal(torch.tanh(scores), 1.0)  # <-

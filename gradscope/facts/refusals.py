@@ -44,13 +44,13 @@ class Shared:
     was not `once` that the loop around the backward was led there: the outermost line on the way
     to `made` through which nothing has run since. `carried` are the ways to reach the value.
     `calls` made the part, those `above` it lead on to the present loss; `updates` are those made
-    since; `trained`: one of them moved parameters of it. `apart`: an optimizer that has not stepped
-    since holds none, and others that the present loss depends on. `anew`: the present loss has read
-    each leaf of it once more, in the same module or line. `constant`: the gradients that
-    the earlier backward handed out are numbers in the present loss. `weighed` are the calls in
-    which the earlier loss reads the value, where it does no more than multiply by it what depends
-    on other leaves, and the present one is for the leaves of the value alone; `entwined`: what it
-    multiplies depends on some of these as well.
+    since, and what else was written into leaves of it; `trained`: one of them moved these. `apart`:
+    an optimizer that has not stepped since holds none, and others that the present loss depends on.
+    `anew`: the present loss has read each leaf of it once more, in the same module or line.
+    `constant`: the gradients that the earlier backward handed out are numbers in the present loss.
+    `weighed` are the calls in which the earlier loss reads the value, where it does no more than
+    multiply by it what depends on other leaves, and the present one is for the leaves of the value
+    alone; `entwined`: what it multiplies depends on some of these as well.
     """
 
     made: Call | None

@@ -99,10 +99,12 @@ class DetachMade(Allow):
 
 
 class ComputeAnew(Allow):
-    """Run `calls` in each turn of the loop that calls backward there."""
+    """Run `calls` in each turn of the loop that calls backward there. `once` is the outermost line
+    on the way to them that has run once."""
 
     calls: tuple[Call, ...]
     backward: Location
+    once: Location | None = None
 
 
 class KeepGraph(Allow):

@@ -35,9 +35,9 @@ from gradscope.record.refusals.exceptions import (
     stepping,
     written_at,
 )
-from gradscope.record.refusals.notes import Noted, Notes
-from gradscope.record.refusals.sharing import Sharing, as_update
-from gradscope.record.sites import place_of, resolve
+from gradscope.record.refusals.notes import Notes
+from gradscope.record.refusals.sharing import Sharing, as_update, as_write
+from gradscope.record.sites import place_of
 from gradscope.record.sizes.flow import Flow
 from gradscope.record.sizes.reasons import cut_upstream, explained
 
@@ -109,7 +109,7 @@ class _Inquiry:
         # What an op in place saves of its own result, it saves once that is written.
         own = (seq + 1, note.info.name, note.user) if note is not None else None
         found: list[tuple[int, refusals.Write]] = [
-            (one.seq, _as_write(one, lasts=lasts))
+            (one.seq, as_write(one, lasts=lasts))
             for one in self._notes.writes
             if one.seq > seq and one.storage.cdata == key and (one.seq, one.op, one.site) != own
         ]
@@ -366,8 +366,3 @@ _CHECKS: tuple[tuple[str, Ask], ...] = (
     ("unscale_() has already been called on this optimizer", _Inquiry._unscaled_twice),
     ("'NoneType'", _Inquiry._no_leaf),  # Python's own, of a gradient that is not there
 )
-
-
-def _as_write(one: Noted, *, lasts: bool) -> refusals.Write:
-    frames = tuple(resolve(*frame) for frame in one.site)
-    return refusals.Write(one.op, frames[0], frames, "", one.module, one.recorded, lasts)

@@ -11,11 +11,12 @@ from gradscope.facts import Call, Location, refusals
 from gradscope.ops.traits import Trait, has
 from gradscope.record import graph
 from gradscope.record.context import RunContext
+from gradscope.record.events.provenance import storage_key
 from gradscope.record.graph import consumers, ends, is_older, leaf_ids, up
 from gradscope.record.held import variables
 from gradscope.record.journal import to_call
 from gradscope.record.refusals.exceptions import Raised
-from gradscope.record.refusals.notes import Notes, Pass, Updated, held_graphs
+from gradscope.record.refusals.notes import Noted, Notes, Pass, Updated, held_graphs
 from gradscope.record.sites import Site, resolve
 
 
@@ -52,6 +53,8 @@ class Sharing:
         made = self._context.call(end)
         after = [one for one in self._notes.updates if one.seq >= earlier.until]
         leaves = leaf_ids({node: [] for node in below[end]})
+        moved = any(leaves & set(map(id, one.parameters)) for one in after)
+        written = self._written(below[end], earlier.until)
         beyond = leaf_ids(raised.nodes) - leaves
         carried = self._carried(end, earlier, raised)
         once = self._once(seq, earlier.until)
@@ -72,13 +75,23 @@ class Sharing:
             once=once,
             calls=self.calls(below[end]),
             above=self.calls(up({end}, raised.nodes)),
-            updates=tuple(map(as_update, after)),
-            trained=any(leaves & set(map(id, one.parameters)) for one in after),
+            updates=(*map(as_update, after), *written),
+            trained=moved or bool(written),
             apart=self._notes.is_apart(after, beyond, leaves),
             anew=self._is_anew(below[end], raised),
             constant=any(resolve(*site[0]) == earlier.place for site in _constants(raised)),
             weighed=weighed,
             entwined=entwined,
+        )
+
+    def _written(self, part: set[Any], since: int) -> tuple[refusals.Write, ...]:
+        """What was written into the leaves of a part of the graph since, as by a step that the
+        program takes by hand."""
+        keys = {storage_key(leaf) for leaf in graph.leaves({node: [] for node in part})}
+        return tuple(
+            as_write(one, lasts=True)
+            for one in self._notes.writes
+            if one.seq >= since and one.storage.cdata in keys
         )
 
     def _weighed(
@@ -173,6 +186,11 @@ def as_update(one: Updated) -> refusals.Write:
     frames = tuple(resolve(*frame) for frame in one.site)
     place, optimizer = frames[0] if frames else None, one.optimizer()
     return refusals.Write("step", place, frames, optimizer=type(optimizer).__name__)
+
+
+def as_write(one: Noted, *, lasts: bool) -> refusals.Write:
+    frames = tuple(resolve(*frame) for frame in one.site)
+    return refusals.Write(one.op, frames[0], frames, "", one.module, one.recorded, lasts)
 
 
 def _name_of(node: Any, frames: Sequence[FrameType]) -> str:

@@ -107,8 +107,8 @@ def detached_at_once(culprit: Culprit, request: ask.DetachMade) -> Ways:
 
 def each_turn(culprit: Culprit, request: ask.ComputeAnew) -> Ways:
     """What stands before the loop, or before the closure that calls backward, at its begin, and
-    where it stood as well where something else reads it there; what a condition runs once, without
-    that."""
+    where it stood as well where something else reads it there; what a cache or a condition runs
+    once, without that."""
     source, backward = culprit.source, statement_at(culprit.source, request.backward)
     made = [statement_at(source, one.location) for one in request.calls]
     parameters = [way for one in made if one is not None for way in whole_parameter(culprit, one)]
@@ -116,6 +116,8 @@ def each_turn(culprit: Culprit, request: ask.ComputeAnew) -> Ways:
     if backward is None or parameters:  # a new one in each turn would learn nothing
         return
     frames = dict.fromkeys(frame for one in request.calls for frame in one.frames)
+    inner = dict.fromkeys(chain.from_iterable(_from(request.once, one) for one in request.calls))
+    yield from (_uncached(culprit, place) for place in inner)
     yield from chain.from_iterable(_where_read(culprit, statement_at(source, f)) for f in frames)
     function = source.nodes.function(backward)
     turns: list[ast.For | ast.While | ast.FunctionDef] = [*loops_around(source, backward)]
@@ -132,10 +134,38 @@ def each_turn(culprit: Culprit, request: ask.ComputeAnew) -> Ways:
             gone = _not_needed(found, [one for one in above if one not in found])
             yield [*(dropped(source, one) for one in gone), *edits]
             return
-    for place in dict.fromkeys(
-        (culprit.finding.location, *(one.location for one in request.calls))
-    ):
+    for place in dict.fromkeys((*inner, *(one.location for one in request.calls))):
         yield _unconditional(culprit, place)
+        yield _without_return(culprit, place)
+
+
+def _from(once: Location | None, call: Call) -> Iterator[Location]:
+    """The lines on the way to a call from the one on that has run once, the outermost first."""
+    if once in call.frames:
+        yield from reversed(call.frames[: call.frames.index(once) + 1])
+
+
+_CACHES = {
+    "functools.cached_property": "property",
+    "functools.lru_cache": "",
+    "functools.cache": "",
+}
+
+
+def _uncached(culprit: Culprit, place: Location) -> Edits:
+    """`@property` for `@cached_property`, and no `@lru_cache`, over the function around a place."""
+    source, statement = culprit.source, statement_at(culprit.source, place)
+    function = source.nodes.function(statement) if statement is not None else None
+    if not isinstance(function, ast.FunctionDef):
+        return ()
+    found = [one for one in function.decorator_list if culprit.dotted(one) in _CACHES]
+    if len(found) != 1:
+        return ()
+    (cache,) = found
+    if text := _CACHES[culprit.dotted(cache)]:
+        return [source.replaced(cache, text)]
+    last = cache.end_lineno or cache.lineno
+    return [source.edit(source.offset(cache.lineno, 0), source.offset(last + 1, 0), "")]
 
 
 def _opened(statement: ast.stmt) -> Iterator[ast.stmt]:
@@ -193,6 +223,22 @@ def _unconditional(culprit: Culprit, place: Location | None) -> Edits:
     bodies = (commented(source, one) for one in around.body)
     text = "".join(f"{indent}{body}{source.newline}" for body in bodies)
     return [source.edit(*lines, text)]
+
+
+def _without_return(culprit: Culprit, place: Location | None) -> Edits:
+    """The statement without the `if self.kept is not None: return self.kept` above it."""
+    source, statement = culprit.source, statement_at(culprit.source, place)
+    block = block_of(source, statement) if statement is not None else []
+    for at, one in enumerate(block):
+        match one:
+            case _ if one is statement:
+                break
+            case ast.If(body=[ast.Return(ast.Attribute() | ast.Subscript() as kept)], orelse=[]):
+                made = chain.from_iterable(parts(below, ast.Assign) for below in block[at + 1 :])
+                targets = chain.from_iterable(below.targets for below in made)
+                if whole_lines(source, one) and source.of(kept) in map(source.of, targets):
+                    return [dropped(source, one)]
+    return ()
 
 
 def later(culprit: Culprit, request: ask.UpdateLater) -> Ways:

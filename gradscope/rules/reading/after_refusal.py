@@ -113,14 +113,14 @@ def _shared(shared: refusals.Shared, raised_at: Location | None) -> Iterator[ask
             yield ask.DetachCarried(one, emptied=one.parts == "list" and one.kept)
         return
     if is_once(shared, raised_at) and raised_at is not None:
-        anew = ask.ComputeAnew(shared.calls, raised_at)
+        anew = ask.ComputeAnew(shared.calls, raised_at, shared.once)
         if shared.anew and shared.made is not None:  # what it learnt from both would cancel out
             yield ask.DetachMade(shared.made)
         detached = map(ask.DetachCarried, shared.carried if shared.used is not None else ())
         if shared.trained:  # what is trained goes on being so
             yield anew
-        else:
-            yield from (*detached, anew) if shared.updates else (anew, *detached)
+            return
+        yield from (*detached, anew) if shared.updates else (anew, *detached)
         yield ask.KeepGraph(raised_at)
         return
     if shared.weighed and shared.name:  # a weight is not there to be trained by what it weighs
@@ -136,5 +136,6 @@ def _shared(shared: refusals.Shared, raised_at: Location | None) -> Iterator[ask
     if shared.updates and shared.trained and raised_at is not None:
         calls = (*shared.calls, *shared.above)
         yield ask.ComputeAfterUpdate(calls, shared.updates[-1], raised_at)
-    if shared.backward is not None:
+    # A graph of parameters that have been moved since has gradients of what they were.
+    if shared.backward is not None and not shared.trained:
         yield ask.KeepGraph(shared.backward)

@@ -135,6 +135,8 @@ def _freed(one: refusals.GraphFreed) -> Words:
         reader = ((_at(shared.used), "read here"),)
     elif is_once(shared, one.raised_at):
         why += f" Here {name} is computed once, and each turn of the loop runs backward through it."
+        if shared.trained:
+            why += " What it is made of has changed meanwhile: kept, it would be that of before."
         if shared.anew:
             why += f" The turn reads the same parameters anew: {name} may be a constant."
         headline = f"{name} is computed once, and backward runs through it more than once"
