@@ -196,6 +196,14 @@ class Scope:
 
 
 @dataclass(frozen=True, slots=True)
+class Group:
+    """One of an optimizer's groups: those of its parameters that had a gradient."""
+
+    weight_decay: float
+    held: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Usage:
     """How one optimizer used the backward passes that gave a gradient to what it holds.
 
@@ -210,16 +218,16 @@ class Usage:
     whomever they were for; `last` is the last of all.
 
     `made` is where the optimizer was, None where nobody saw it, with the `scopes` there, the
-    innermost first; `steps_at` where it steps, and
-    `clears_at` where gradients are cleared that it has not used. `handled`: the program has
-    computed with gradients itself; `scaled`: by multiplying with a number, at `scaled_at`. `ranks`:
-    over how many DistributedDataParallel averages them. `held` are the parameters that had a
-    gradient, and `still` says that none of them has changed. `movements` are of optimizers of
-    torch's alone, which round each step as it is, and of clipped steps or half precision. `norms`
-    are the L2 norms of all gradients at updates from the first to the last, ever fewer of them, by
-    the pass before; `flat` is known where they fade. `blind_to_scale` is as of an `Update`;
-    `overflow` is known of optimizers of torch's; `lost_at` is where `step()` of one that the
-    program defines, which is its `own`, gives the new values to a name alone.
+    innermost first; `steps_at` where it steps, and `clears_at` where gradients are cleared that it
+    has not used. `handled`: the program has computed with gradients itself; `scaled`: by
+    multiplying with a number, at `scaled_at`. `ranks`: over how many DistributedDataParallel
+    averages them. `held` are the parameters that had a gradient, `groups` has them as they were
+    given, and `still` says that none has changed. `movements` are of optimizers of torch's alone,
+    which round each step as it is, and of clipped steps or half precision. `norms` are the L2 norms
+    of all gradients at updates from the first to the last, ever fewer of them, by the pass before;
+    `flat` is known where they fade. `blind_to_scale` is as of an `Update`; `overflow` is known of
+    optimizers of torch's; `lost_at` is where `step()` of one that the program defines, which is its
+    `own`, gives the new values to a name alone.
     """
 
     optimizer: str
@@ -245,6 +253,7 @@ class Usage:
     scaled_at: Location | None = None
     ranks: int = 1
     held: tuple[str, ...] = ()
+    groups: tuple[Group, ...] = ()
     still: bool = False
     rates: Rates = Rates()
     schedule: Schedule | None = None

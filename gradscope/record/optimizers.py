@@ -82,6 +82,14 @@ def held_by(optimizer: Any) -> set[int]:
     return set(map(id, parameters_of(optimizer)))
 
 
+def groups_of(optimizer: Any) -> list[tuple[float, frozenset[int]]]:
+    """The weight decay of each group, and its parameters by id."""
+    return [
+        (next(iter(_numbers(one.get("weight_decay"))), 0.0), frozenset(map(id, one["params"])))
+        for one in optimizer.param_groups
+    ]
+
+
 def rate_of(optimizer: Any) -> float | None:
     """The largest learning rate of its groups; None where none can be read."""
     first, *others = optimizer.param_groups

@@ -110,6 +110,10 @@ class AddParameters(OfUsage):
     leaves: tuple[str, ...]
 
 
+class CompleteGroups(AddParameters):
+    """Let the groups, which part the parameters by a condition each, leave none out."""
+
+
 class KeepScaler(Request):
     """Let a GradScaler keep the scale that it has found."""
 

@@ -14,10 +14,20 @@ from typing import Any
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
-from gradscope.facts import Flat, Location, Movement, Overflow, Rates, Schedule, Skipping, Usage
+from gradscope.facts import (
+    Flat,
+    Group,
+    Location,
+    Movement,
+    Overflow,
+    Rates,
+    Schedule,
+    Skipping,
+    Usage,
+)
 from gradscope.ops.traits import Trait, has
 from gradscope.record.names import Names
-from gradscope.record.optimizers import held_by, is_blind_to_scale, parameters_of
+from gradscope.record.optimizers import groups_of, held_by, is_blind_to_scale, parameters_of
 from gradscope.record.schedule import before_chosen
 from gradscope.record.sites import USER, Site, kind_of, place_of
 from gradscope.record.sizes.clearing import version_of
@@ -129,6 +139,7 @@ class Account:
         self.is_stock = type(optimizer).__module__.startswith("torch.optim")
         self.step = getattr(inspect.unwrap(type(optimizer).step), "__code__", None)
         self.held = held_by(optimizer)
+        self.groups = groups_of(optimizer)
         self.updates = self.passes = self.pending = self.between = self.last = 0
         self.piled = 0  # passes since its gradients were last cleared
         self.cycles: list[int] = []
@@ -278,7 +289,8 @@ class Account:
         return 1
 
     def fact(self, leaves: Leaves, *, handled: bool, scaled: tuple[float, Site]) -> Usage:
-        held = [one for one in map(leaves.names.get, self.held) if one is not None]
+        names = leaves.names.get
+        held = [one for one in map(names, self.held) if one is not None]
         known = [leaves.watched[name] for name in held if any(leaves.watched[name].norms)]
         still = bool(known) and all(one.weight == one.fact.start for one in known)
         return Usage(
@@ -305,6 +317,10 @@ class Account:
             scaled_at=place_of(scaled[1]),
             ranks=self._ranks(leaves.known),
             held=tuple(one.name for one in known),
+            groups=tuple(
+                Group(decay, tuple(one.name for one in known if one.name in map(names, ids)))
+                for decay, ids in self.groups
+            ),
             still=still,
             own=next(places_in(self.step), None) is not None,
             lost_at=_rebound_in(self.step) if still and self.updates else None,

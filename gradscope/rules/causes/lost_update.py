@@ -38,7 +38,8 @@ class LostUpdate(Rule):
     almost nothing, half precision rounds the step away, gradients are so large that what a step is
     divided by becomes inf, an update by hand goes to a name and to no parameter. Also gradients
     that several steps use, since they are cleared too seldom. Parameters that get a gradient beside
-    those that an optimizer holds, and that none holds, are noted.
+    those that an optimizer holds, and that none holds, are noted, and told where its groups are
+    a split of all parameters, which fits none of them.
 
     ## Why is this bad?
     Nothing raises and nothing is NaN. The loss is computed, backward runs, and training does not do
@@ -162,7 +163,7 @@ def _places(lost: Lost) -> tuple[Location | None, tuple[tuple[Location, str], ..
     match lost.how:
         case Loss.NEVER_STEPS:
             place, others = lost.backward, (made, (usage.clears_at, "cleared here"))
-        case Loss.ELSEWHERE | Loss.TWICE | Loss.LEFT_OUT:
+        case Loss.ELSEWHERE | Loss.TWICE | Loss.LEFT_OUT | Loss.NO_GROUP:
             place, others = usage.made or usage.steps_at, (made, steps)
         case Loss.SKIPPED:
             place = usage.skipping.location if usage.skipping is not None else None
@@ -208,7 +209,14 @@ def _symptoms(lost: Lost) -> tuple[Symptom, ...]:
     return symptoms(Trouble.UNCHANGED, Subject.PARAMETER, _step(lost), unmoved)
 
 
-_MILD = (Loss.ASLEEP, Loss.SQUARED, Loss.LEFT_OVER, Loss.OVERCLIPPED, Loss.UPSIDE_DOWN)
+_MILD = (
+    Loss.NO_GROUP,
+    Loss.ASLEEP,
+    Loss.SQUARED,
+    Loss.LEFT_OVER,
+    Loss.OVERCLIPPED,
+    Loss.UPSIDE_DOWN,
+)
 _DIVIDED_BY_INF = (Loss.OVERFLOWN, Loss.NORM_OVERFLOWN)
 _MOVING = (
     Loss.ASLEEP,
@@ -253,6 +261,8 @@ def _fixes(lost: Lost) -> Iterator[Asked]:
             yield ask.StepAtTheEnd(usage)  # the passes that begin a cycle may be meant to end one
     elif lost.how in (Loss.ELSEWHERE, Loss.TWICE):
         yield ask.GiveParameters(usage, lost.others)
+    elif lost.how is Loss.NO_GROUP:
+        yield ask.CompleteGroups(usage, lost.others)
     elif lost.how is Loss.LEFT_OUT:
         yield ask.AddParameters(usage, lost.others)
     elif lost.how is Loss.UNMOVED:

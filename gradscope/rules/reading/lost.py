@@ -22,6 +22,7 @@ from gradscope.facts import (
 from gradscope.ops.dtypes import FINFO, HALF
 from gradscope.rules import cutoffs
 from gradscope.rules.reading.missing import NOT_HELD
+from gradscope.rules.reading.splits import is_split
 
 _BY_CALL = (NoGradient.DETACH, NoGradient.NO_GRAD, NoGradient.INFERENCE)
 _BY_THE_WAY = (NoGradient.SAMPLED, NoGradient.INTEGER, NoGradient.NUMBER, NoGradient.REWRAPPED)
@@ -47,6 +48,7 @@ class Loss(Enum):
     THROWN_AWAY = auto()  # all passes of an update but the last ones
     USED_AGAIN = auto()  # by all updates until the gradients are cleared
     LEFT_OVER = auto()  # the last passes of an epoch
+    NO_GROUP = auto()  # what none of its groups fits does
     LEFT_OUT = auto()  # what no optimizer holds gets them beside what one holds
 
 
@@ -178,8 +180,8 @@ def _left_out(usage: Usage, magnitudes: Magnitudes) -> Lost | None:
         for leaf in _unheld(magnitudes)
         if leaf.training and _stays([bool(leaf.norms[step]) for step in measured])
     )
-    of = usage.updates
-    return Lost(Loss.LEFT_OUT, usage, of, of, others=others) if others else None
+    how = Loss.NO_GROUP if is_split(usage, others, magnitudes) else Loss.LEFT_OUT
+    return Lost(how, usage, usage.updates, usage.updates, others=others) if others else None
 
 
 def _stays(gets: Sequence[bool]) -> bool:

@@ -135,6 +135,14 @@ _WORDS = {
         " that fits. Their gradients are {fate}.",
         "not reached by the last {passes}",
     ),
+    Loss.NO_GROUP: Words(
+        "{others} in each pass, and no group of `{optimizer}` has {them}: {listed}",
+        "`{optimizer}` has groups of the weight decays {decays}, which part the parameters by what"
+        " they are, and not by the layers that are to be trained: it holds other parameters of the"
+        " same modules, and the weights of other ones. What fits the condition of no group stays as"
+        " it was initialised. Where that is meant, `requires_grad_(False)` says so.",
+        "is not given {them}",
+    ),
     Loss.LEFT_OUT: Words(
         "{others} in each pass, and no optimizer holds {them}: {listed}",
         "`{optimizer}` moves what it holds ({held}) and leaves the others as they were"
@@ -161,6 +169,7 @@ def words(lost: Lost) -> Words:
         "others": _others(lost),
         "them": "it" if len(lost.others) == 1 else "them",
         "listed": phrases.listed(lost.others),
+        "decays": phrases.series(tuple(one.weight_decay for one in usage.groups)),
         "held": plural(len(usage.held), "parameter"),
         "scales": _scales(skipping) if skipping else "",
         "scale": number(movement.scale if movement else 0.0, 3),
@@ -197,7 +206,7 @@ def words(lost: Lost) -> Words:
 
 def numbers(lost: Lost) -> Iterator[str]:
     usage = lost.usage
-    if lost.how in (Loss.ELSEWHERE, Loss.TWICE, Loss.LEFT_OUT):
+    if lost.how in (Loss.ELSEWHERE, Loss.TWICE, Loss.NO_GROUP, Loss.LEFT_OUT):
         yield f"get a gradient, and are not held: {phrases.listed(lost.others)}"
     if lost.how in _OF_RATES:
         yield f"lr {number(usage.rates.peak, 3)} at most, {number(usage.rates.last, 3)} at last"

@@ -30,6 +30,7 @@ IN_LOGARITHMS = "compute `{text}` as its logarithm from the start"
 IN_RANGE = "bound {what} so that `{op}` stays in range"
 BY_LOGITS = "give `{kind}` the logits that its probabilities are made of"
 FINITE = "mask with a large finite number"
+REST = "let the group with weight decay have all that is not in the other one"
 LEFT_OUT = "let the masked elements count as 0 in the `{op}`"
 LIMIT = "take the quotient right beside `{name}` = 0, where it has a limit"
 NOTHING = "divide by 1 where {what} is 0"
@@ -280,6 +281,7 @@ _WORDS: Mapping[type[ask.Request], _Words] = {
     ask.Descend: _graph("subtract the gradient"),
     ask.TurnSign: _graph("minimise its negative, which does not fall without end"),
     ask.GiveParameters: _graph("give it the parameters that get a gradient"),
+    ask.CompleteGroups: _graph("let the groups have all that is to be trained"),
     ask.AddParameters: _graph("give what is left out to the optimizer, or freeze it"),
     ask.DivideLoss: _graph(
         "divide the loss by the {0.passes} passes", "(loss / {0.passes}).backward()"
