@@ -11,7 +11,7 @@ import signal
 import sys
 import time
 import warnings
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache, partial
 from multiprocessing import Pipe
@@ -201,6 +201,17 @@ class Asleep:
 
 def forked(work: Callable[[], T], seconds: float) -> T | None:
     """What `work` returns in a copy of this process; None where it died or took too long."""
+    with copy_of_this(lambda: iter((work(),))) as (_, ours), suppress(EOFError):
+        if ours.poll(seconds):
+            _, answer = ours.recv()
+            return answer  # type: ignore[no-any-return]
+    return None
+
+
+@contextmanager
+def copy_of_this(work: Callable[[], Iterable[object]]) -> Iterator[tuple[int, Any]]:
+    """A copy of this process, until the block is left, and the end of a pipe at which come whether
+    it is done, and what `work` yields there."""
     ours, theirs = Pipe(duplex=False)
     with about_to_fork():
         pid = os.fork()
@@ -210,21 +221,20 @@ def forked(work: Callable[[], T], seconds: float) -> T | None:
             faulthandler.disable()
             be_silent()
             torch.set_num_threads(1)  # the pool of threads has stayed with the parent
-            theirs.send(work())
+            for answer in work():
+                theirs.send((False, answer))
+            theirs.send((True, None))
         finally:
             leave(0)
     theirs.close()
     try:
-        answer: T | None = ours.recv() if ours.poll(seconds) else None
-    except EOFError:  # it died
-        answer = None
+        yield pid, ours
     finally:
         ours.close()
         # The program may wait for any child itself, and have got this one.
         with suppress(ProcessLookupError, ChildProcessError):
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
-    return answer
 
 
 def be_silent() -> None:

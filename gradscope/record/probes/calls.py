@@ -239,8 +239,11 @@ def first_rows(
             result = apply(cls, *own, **kwargs)
         return list(result) if isinstance(result, tuple) else [result]
 
+    slices = list(_slices(args, most))
+    if not slices:
+        raise NoVerdict("no part of its rows is small enough")
     whole = forward(args)
-    for part, rows, of in _slices(args, most):
+    for part, rows, of in slices:
         try:
             given = forward(part)
         except Exception:  # these arguments do not go together: another slice may

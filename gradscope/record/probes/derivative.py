@@ -215,15 +215,14 @@ class Truth:
         mine, right, unit = got[place], self.right[place], self.unit[place]
         if self.whole:
             mine = rows(mine * sample.slope.direction[place]).sum(1, keepdim=True)
-        local = (
-            not self.whole
-            and unit.numel() == sample.base.values.numel()
-            and bool(sample.slope.smooth.all())
+        smooth, wrong = (
+            sample.slope.smooth,
+            wrong_at(mine, right, self.tolerance, self.noise).any(0),
         )
-        if local:
-            rates = rows(right) / sample.cotangents
-            local = not bool(wrong_at(rates, unit.reshape(1, -1), self.tolerance, self.noise).any())
-        return Evidence(mine, right, unit, sample.cotangents, self.tolerance, self.noise, local)
+        aligned = not self.whole and unit.numel() == smooth.numel() and bool(smooth.all())
+        return Evidence(
+            mine, right, unit, sample.cotangents, wrong, self.tolerance, self.noise, aligned
+        )
 
 
 def right_gradients(sample: Sample, got: Gradients) -> Truth | None:
@@ -260,7 +259,7 @@ def _agree(sample: Sample, gradients: Gradients, slope: Slope, cotangents: Tenso
 def _holds_at_suspects(sample: Sample, got: Gradients, truth: Truth) -> bool:
     """All in all the gradient is right, and autograd's differs at a few elements: these alone
     decide, unless they are at a kink, where any slope between left and right will do."""
-    wrong = [truth.evidence(sample, place, got).wrong() for place in range(len(got))]
+    wrong = [truth.evidence(sample, place, got).wrong for place in range(len(got))]
     if not any(bool(one.any()) for one in wrong):
         return False
     along = [d * w for d, w in zip(sample.direction(), wrong, strict=True)]

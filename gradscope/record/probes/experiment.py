@@ -2,8 +2,8 @@
 
 A right Function costs three forwards for a central difference, two backwards for two
 grad_outputs, and one forward under autograd, whose gradient says which elements are off: it is
-believed only where the central difference agrees with it. A wrong one is called a few times more,
-to tell in which way it is wrong.
+believed only where the central difference agrees with it. The verdict comes first; a wrong one is
+then called a few times more, to tell what would make it right.
 """
 
 from collections.abc import Iterator
@@ -27,25 +27,29 @@ from gradscope.record.probes.derivative import (
     Truth,
     right_gradients,
 )
-from gradscope.record.probes.relations import Evidence, condition, relate, rows, wrong_at
+from gradscope.record.probes.purpose import is_identity, rounds
+from gradscope.record.probes.relations import Evidence, condition, relate, wrong_at
 from gradscope.record.probes.slips import slips
 
 DTYPES = (torch.float64, torch.float32)
-FLAT = 1e-4  # of the size of a step
 # Relations that a wrong tensor among the saved ones may explain better.
 _VAGUE = ("some", "unknown", "extra", "missing")
 
 
 def examined(
     cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any], apply: Apply
-) -> tuple[FunctionCheck, ...]:
-    """One check for each input that needs a gradient. Nothing is raised: a Function that cannot
-    be called so has the verdict unknown."""
+) -> Iterator[tuple[FunctionCheck, ...]]:
+    """One check for each input that needs a gradient: as soon as the verdict stands, and again
+    with what is found out after it. Nothing is raised: a Function that cannot be called so has the
+    verdict unknown."""
     calls = Calls(cls, args, kwargs, apply, DTYPES[0])
-    why = ""
+    why, stands = "", False
     for calls.dtype in DTYPES:
         try:
-            return tuple(_checks(Sample(calls)))
+            for found in _checks(Sample(calls)):
+                stands = True
+                yield found
+            return
         except TooFew as few:
             detail = f"{few.got} of {len(args)}"
             relation = Relation(("count",), None, detail)
@@ -54,17 +58,17 @@ def examined(
             is_plain = not any(isinstance(one, torch.Tensor) and one.requires_grad for one in rest)
             rewrite = "{returned}" + ", None" * len(rest) if is_plain and few.got else None
             check = _about(calls, few.got, "wrong", relation=relation, bad=1, rewrite=rewrite)
-            return (Watcher(calls.formula).blamed(check, cls, None),)
-        except NoVerdict as reason:
-            why = str(reason)
-            break
+            yield (Watcher(calls.formula).blamed(check, cls, None),)
+            return
         except Exception as fault:
+            if stands:
+                return
+            if isinstance(fault, NoVerdict):
+                why = str(fault)
+                break
             why = f"{type(fault).__name__}: {fault}"
-    return (
-        FunctionCheck(
-            function_name(cls), "unknown", reason=why, compared=Comparison("", calls.made)
-        ),
-    )
+    compared = Comparison("", calls.made)
+    yield (FunctionCheck(function_name(cls), "unknown", reason=why, compared=compared),)
 
 
 def _about(calls: Calls, position: int, verdict: str, **facts: Any) -> FunctionCheck:
@@ -116,16 +120,16 @@ def _checked(
     return replace(check, compared=compared)
 
 
-def _checks(sample: Sample) -> Iterator[FunctionCheck]:
+def _checks(sample: Sample) -> Iterator[tuple[FunctionCheck, ...]]:
     calls, places = sample.calls, range(len(sample.point))
     first = calls.backward(sample.base, sample.cotangents[0])
     misshapen = [place for place in places if not sample.fits(place, first[place])]
     if misshapen:
-        yield from _misshapen(sample, first, misshapen)
+        yield tuple(_misshapen(sample, first, misshapen))
         return
     bad = [~sample.adapted(place, one).isfinite() for place, one in enumerate(first)]
     if any(bool(one.any()) for one in bad) and sample.slope.smooth.all():
-        yield _not_finite(sample, first, bad)
+        yield (_not_finite(sample, first, bad),)
         return
     edges = [one | sample.unused(place) for place, one in enumerate(bad)]
     if any(bool(one.any()) for one in edges):
@@ -139,81 +143,106 @@ def _checks(sample: Sample) -> Iterator[FunctionCheck]:
     ]
     truth = right_gradients(sample, got)
     evidence = [truth.evidence(sample, p, got) for p in places] if truth is not None else []
-    wrong = [p for p, one in enumerate(evidence) if bool(one.wrong().any())]
+    wrong = [p for p, one in enumerate(evidence) if bool(one.wrong.any())]
     if truth is None or not wrong:
-        yield from (_checked(sample, place, "right") for place in places)
+        yield tuple(_checked(sample, place, "right") for place in places)
         return
     watched = _Watched(sample)
     # Backward is run twice: one that is not deterministic would be called a wrong formula.
     for place, again in enumerate(watched.returned):
         if not torch.allclose(got[place][0], sample.adapted(place, again), 1e-6, 0.0, True):
             why = "two backward runs differ"
-            yield _checked(
-                sample, 0, "unknown", relation=Relation(("nondeterministic",)), reason=why
-            )
+            relation = Relation(("nondeterministic",))
+            yield (_checked(sample, 0, "unknown", relation=relation, reason=why),)
             return
     swapped = _swapped(wrong, got, truth)
-    identity = _is_identity(sample)
+    identity = is_identity(sample)
     meant = identity or any(
-        evidence[place].is_flat or _rounds(sample, place, evidence[place]) for place in wrong
+        evidence[place].is_flat or rounds(sample, place, evidence[place]) for place in wrong
     )
-    for place in places:
-        if place not in wrong:
-            yield _checked(sample, place, "right")
-        else:
-            relation = _relation(watched, place, evidence[place], truth, swapped.get(place), meant)
-            if identity:
-                relation = replace(relation, kinds=("identity", *relation.kinds))
-            yield _wrong(watched, place, evidence[place], truth, relation, meant)
+    found = {place: _checked(sample, place, "right") for place in places}
+    for place in wrong:
+        relation = _relation(watched, place, evidence[place], truth, swapped.get(place))
+        if identity:
+            relation = replace(relation, kinds=("identity", *relation.kinds))
+        found[place] = _wrong(watched, place, evidence[place], truth, relation, meant)
+    yield tuple(found.values())
+    for place in wrong:
+        found[place] = _closer(watched, place, evidence[place], truth, found[place], meant)
+        yield tuple(found.values())
 
 
 def _relation(
-    watched: _Watched, place: int, evidence: Evidence, truth: Truth, twin: int | None, meant: bool
+    watched: _Watched, place: int, evidence: Evidence, truth: Truth, twin: int | None
 ) -> Relation:
     """How the gradient of one input is wrong; `twin` is the input whose gradient it is."""
-    sample = watched.sample
-    tensors = sample.alike(place) if not truth.whole else {}
     if watched.returned[place] is None:
         return Relation(("none",))
     if evidence.is_flat:
         return Relation(("surrogate",))
     if twin is not None:
-        return Relation(("swapped",), None, sample.name(twin))
-    relation = relate(evidence, tensors)
-    if relation.kinds[-1] in _VAGUE and not meant:
-        relation = _saved_wrongly(sample, place, truth) or relation
-    if relation.kinds[-1] == "some":
-        relation = replace(relation, detail=condition(evidence.wrong(), tensors))
-    return relation
+        return Relation(("swapped",), None, watched.sample.name(twin))
+    return relate(evidence, watched.sample.alike(place) if not truth.whole else {})
 
 
 def _wrong(
     watched: _Watched, place: int, evidence: Evidence, truth: Truth, relation: Relation, meant: bool
 ) -> FunctionCheck:
     """`meant`: the whole forward is there for its backward."""
-    sample, watcher = watched.sample, watched.watcher
+    sample = watched.sample
     reason = str(getattr(sample.calls.cls, "gradscope_ok", "") or "")
     is_intended = (meant and relation.kinds[-1] != "none") or "bounded" in relation.kinds
-    shape = tuple(sample.point[place].shape)
-    size = watcher.spelled(relation.factor, shape) if relation.factor else None
     check = watched.blamed(
         place,
         "intended" if reason or is_intended else "wrong",
         reason=reason,
-        relation=relation,
-        factor_name=size[1] if size and not size[1].isdigit() else "",
-        rewrite=watcher.corrected(relation, shape),
         truth=truth.words,
         by_autograd=truth.by_autograd,
         **_worst(sample, place, evidence, truth),
     )
+    return _related(watched, place, check, relation)
+
+
+def _related(
+    watched: _Watched, place: int, check: FunctionCheck, relation: Relation
+) -> FunctionCheck:
+    """The check with a relation, and what follows from it for the formula."""
+    watcher, shape = watched.watcher, tuple(watched.sample.point[place].shape)
+    size = watcher.spelled(relation.factor, shape) if relation.factor else None
+    return replace(
+        check,
+        relation=relation,
+        factor_name=size[1] if size and not size[1].isdigit() else "",
+        rewrite=watcher.corrected(relation, shape),
+    )
+
+
+def _closer(
+    watched: _Watched,
+    place: int,
+    evidence: Evidence,
+    truth: Truth,
+    check: FunctionCheck,
+    meant: bool,
+) -> FunctionCheck:
+    """The check with what takes longer to find: which elements are wrong, which tensor was saved in
+    the place of which, the smallest change of the formula."""
+    sample, relation = watched.sample, check.relation
+    if relation.kinds[-1] in _VAGUE and not meant:
+        relation = _saved_wrongly(sample, place, truth) or relation
+    if relation.kinds[-1] == "some":
+        tensors = sample.alike(place) if not truth.whole else {}
+        relation = replace(relation, detail=condition(evidence.wrong, tensors))
+    compared = replace(check.compared, calls=sample.calls.made)
+    check = replace(_related(watched, place, check, relation), compared=compared)
     # A number that has no name may be that of this call alone.
     is_known = relation.kinds[-1] in ("none", "swapped", "saved") or (
         check.rewrite is not None and (relation.factor is None or check.factor_name)
     )
     if is_known or check.verdict != "wrong":
         return check
-    names = dict.fromkeys(watcher.shapes, False) | dict.fromkeys(watcher.numbers, True)
+    names = dict.fromkeys(watched.watcher.shapes, False)
+    names |= dict.fromkeys(watched.watcher.numbers, True)
     got = [sample.adapted(one, raw) for one, raw in enumerate(watched.returned)]
     found = slips(sample, place, truth, got, names)
     if not found:
@@ -228,7 +257,7 @@ def _worst(sample: Sample, place: int, evidence: Evidence, truth: Truth) -> dict
     got, right = (float(one[row].reshape(-1)[flat]) for one in (evidence.got, evidence.right))
     if truth.whole:
         return {"worst": Worst(got, right), "bad": sample.input(place).numel()}
-    bad = sample.count(place, evidence.wrong())
+    bad = sample.count(place, evidence.wrong)
     return {"worst": Worst(got, right, *sample.whereabouts(place, flat)), "bad": bad}
 
 
@@ -294,41 +323,6 @@ def _not_finite(sample: Sample, raw: list[Any], bad: list[Tensor]) -> FunctionCh
         ),
         truth=f"central difference with relative step {alone.step:g}",
     )
-
-
-def _is_identity(sample: Sample) -> bool:
-    """The forward passes an input on as it is: it was written for its backward."""
-    values, slope = sample.base.values, sample.slope
-    return any(
-        torch.equal(x.reshape(-1), values)
-        and torch.allclose(slope.values, along.reshape(-1).double(), rtol=1e-3)
-        for x, along in zip(sample.point, slope.direction, strict=True)
-    )
-
-
-def _rounds(sample: Sample, place: int, evidence: Evidence) -> bool:
-    """Whether the forward is a step function of each element, at a scale that all of them give
-    together (their largest, their mean size), and backward hands the gradient on where it stands:
-    the slope of the scale is left out on purpose."""
-    x, handed = sample.point[place], rows(evidence.got)
-    if x.numel() != sample.base.values.numel() or sample.calls.left < 2:
-        return False
-    cotangents = evidence.cotangents.to(handed)
-    if not bool(((handed == cotangents) | (handed == 0)).all()) or not bool(handed.any()):
-        return False
-    # A step that leaves the scale as it is, of the whole or of each row.
-    along = [torch.zeros_like(one) for one in sample.point]
-    kept = torch.ones_like(x, dtype=torch.bool)
-    for value in (x, x.abs()):
-        kept &= (value < value.amax(-1, keepdim=True)) & (value > value.amin(-1, keepdim=True))
-    means = torch.stack([one[kept] for one in (torch.ones_like(x), x.sign(), x)], 1).double()
-    start = sample.slope.direction[place][kept].double()
-    if len(start) <= 2 * means.shape[1]:
-        return False
-    basis = torch.linalg.qr(means).Q
-    along[place][kept] = (start - basis @ (basis.T @ start)).to(x.dtype)
-    slope = sample.slope_along(along)
-    return bool((slope.values.abs() <= FLAT * along[place].abs().max()).all())
 
 
 def _swapped(places: list[int], got: Gradients, truth: Truth) -> dict[int, int]:

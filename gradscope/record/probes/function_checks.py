@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -10,8 +10,9 @@ from typing import Any
 import torch
 
 from gradscope.facts import FunctionCheck, NotChecked, Symptom
+from gradscope.record.answers import Answers, answers
 from gradscope.record.context import RunContext
-from gradscope.record.forking import FORKS, forked, random_state_kept
+from gradscope.record.forking import FORKS, random_state_kept
 from gradscope.record.graph import function_name
 from gradscope.record.held import has_peers
 from gradscope.record.probes.calls import NoVerdict, first_rows, needs_grad
@@ -21,8 +22,10 @@ from gradscope.record.stand_ins import hide_from_dynamo
 MOST_SIGNATURES = 4  # of one class: batches of every length are no news
 MOST_ELEMENTS = 1 << 22  # in all tensors of a call: more would make the program wait
 SLICE = 1 << 19  # elements of the part of a larger call that is looked at
-SECONDS_EACH = 10.0  # before an experiment is given up
+SECONDS_EACH = 10.0  # for the verdict of an experiment, and for what is looked for after it
 SECONDS_ALL = 30.0
+# The checks, of a part where all is too much, and what was left out, with why.
+_Found = tuple[tuple[FunctionCheck, ...], str, str]
 _OTHER_SHAPES = f" beyond its first {MOST_SIGNATURES} combinations of shapes"
 
 
@@ -78,19 +81,17 @@ class FunctionChecks:
         if self._spent > SECONDS_ALL:
             self._leave_out(cls, f"{SECONDS_ALL:.0f} seconds were spent on others")
             return
-        started = time.monotonic()
         with self._context.experiment():
             checks = self._examined(cls, args, kwargs, apply)
-        self._spent += time.monotonic() - started
         call = place_of(site)
         self.found += [replace(check, step=self._context.step, call=call) for check in checks]
         for check in checks:
             if check.verdict == "unknown":
                 self._leave_out(cls, check.reason)
 
-    def _leave_out(self, cls: Any, why: str, part: str = "") -> None:
+    def _leave_out(self, cls: Any, why: str, part: str = "", before: str = "") -> None:
         """Said once of a class."""
-        one = NotChecked(f"the backward of `{function_name(cls)}`{part}", why)
+        one = NotChecked(f"{before}the backward of `{function_name(cls)}`{part}", why)
         if one not in self.not_checked:
             self.not_checked.append(one)
 
@@ -106,8 +107,7 @@ class FunctionChecks:
         most = f"at most {MOST_ELEMENTS / 1e6:.1f} million are checked"
         bound = f"{elements / 1e6:.1f} million elements; {most}" if elements > MOST_ELEMENTS else ""
 
-        def work(why: str) -> tuple[tuple[FunctionCheck, ...], str, str]:
-            """The checks, of a part where all is too much, and what was left out, with why."""
+        def work(why: str) -> Iterator[_Found]:
             part, beyond = args, ""
             try:
                 with (
@@ -119,30 +119,40 @@ class FunctionChecks:
                     if why:
                         part, rows, of = first_rows(cls, args, kwargs, apply, SLICE)
                         beyond = f" beyond the first {rows:,} of {of:,} rows"
-                    return examined(cls, part, kwargs, apply), beyond, why
+                    for checks in examined(cls, part, kwargs, apply):
+                        yield checks, beyond, why
             except Exception as fault:
                 why_not = (
                     fault if isinstance(fault, NoVerdict) else f"{type(fault).__name__}: {fault}"
                 )
-                return (), "", f"{why}, and {why_not}"
+                yield (), "", f"{why}, and {why_not}"
 
         checks: tuple[FunctionCheck, ...] = ()
         beyond = ""
         if FORKS and all(tensor.is_cpu for tensor in tensors):
-            late = f"no answer in {SECONDS_EACH:.0f} seconds, or its copy of the program died"
-            found = forked(partial(work, bound), SECONDS_EACH)
-            if found is None and not bound and elements > SLICE:
-                found = forked(partial(work, late), SECONDS_EACH)
-            checks, beyond, why = found or ((), "", late)
+            late = f"no answer in {SECONDS_EACH:g} seconds, or its copy of the program died"
+            found = self._apart(partial(work, bound))
+            if found.last is None and not bound and elements > SLICE:
+                found = self._apart(partial(work, late))
+            checks, beyond, why = found.last or ((), "", late)
+            if found.last and not found.is_complete:
+                self._leave_out(cls, late, before="what would be right in ")
         elif bound:  # the program's memory may have no room for another forward
             why = bound
         elif any(callable(arg) and not isinstance(arg, torch.Tensor) for arg in args):
             why = "one of its arguments is a function: its backward may add to a model's gradients"
         else:
-            checks, beyond, why = work(bound)
+            started = time.monotonic()
+            *_, (checks, beyond, why) = work(bound)
+            self._spent += time.monotonic() - started
         if why:
             self._leave_out(cls, why, beyond)
         return checks
+
+    def _apart(self, work: Callable[[], Iterator[_Found]]) -> Answers[_Found]:
+        found = answers(work, SECONDS_EACH)
+        self._spent += found.seconds
+        return found
 
 
 hide_from_dynamo(FunctionChecks.before)

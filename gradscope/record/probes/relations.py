@@ -14,36 +14,39 @@ from torch import Tensor
 from gradscope.dataclass import dataclass
 from gradscope.facts import Compared, Relation, TensorFactor
 
+MOST = 4096  # elements that are looked at: a relation that is there shows in some of them
+
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
     """Backward's gradient (`got`) and the right one (`right`) for two grad_outputs (`cotangents`,
-    one flat row each), and the right one for a grad_output of ones. `local`: each output depends on
-    its own element alone."""
+    one flat row each), and the right one for a grad_output of ones; `wrong` marks the elements
+    that are wrong for either. `aligned`: there are as many outputs as elements."""
 
     got: Tensor
     right: Tensor
     unit: Tensor
     cotangents: Tensor
+    wrong: Tensor
     tolerance: float
     noise: float = 0.0
-    local: bool = False
+    aligned: bool = False
 
     @property
     def is_flat(self) -> bool:
         """Without any slope the forward is a step function here, the gradient somebody's choice."""
         return not (bool(self.unit.any()) or bool(self.right.any()))
 
-    def wrong(self) -> Tensor:
-        """The elements that are wrong for either grad_output."""
-        return wrong_at(self.got, self.right, self.tolerance, self.noise).any(0)
-
 
 def wrong_at(got: Tensor, right: Tensor, tolerance: float, noise: float = 0.0) -> Tensor:
     """Where two gradients differ by more than the measurement can be off."""
-    usual = right[torch.isfinite(right)].square().mean().sqrt().nan_to_num()
-    allowed = tolerance * (torch.maximum(got.abs(), right.abs()) + 1e-2 * usual) + noise
-    return ~(((got - right).abs() <= allowed) & got.isfinite()) & right.isfinite()
+    known = right.isfinite()
+    usual = (torch.where(known, right, 0.0).square_().sum() / known.sum()).sqrt().nan_to_num()
+    # In place: of large gradients, memory for each intermediate costs more than the arithmetic.
+    allowed = torch.maximum(got.abs(), right.abs()).add_(1e-2 * usual).mul_(tolerance).add_(noise)
+    near = (got - right).abs_() <= allowed
+    near &= got.isfinite()
+    return near.logical_not_().logical_and_(known)
 
 
 def rows(gradients: Tensor) -> Tensor:
@@ -55,35 +58,91 @@ def close(got: Tensor, right: Tensor, tolerance: float, noise: float = 0.0) -> b
     return not bool(wrong_at(got, right.expand_as(got), tolerance, noise).any())
 
 
+@dataclass(frozen=True, slots=True)
+class _Right:
+    """Right numbers at the elements that are looked at, one row for each grad_output, those at the
+    same places of the transposed matrix, and the mean of all elements."""
+
+    few: Tensor
+    turned: Tensor | None
+    mean: Tensor
+
+    @property
+    def alone(self) -> "_Right":
+        """Those for the first grad_output."""
+        return _Right(self.few[:1], None if self.turned is None else self.turned[:1], self.mean[:1])
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """The elements at some flat places (`at`), wrong ones and any, as rows."""
+
+    whole: Evidence
+    at: Tensor
+    got: Tensor
+    right: _Right
+    unit: _Right
+
+    @classmethod
+    def at_some(cls, whole: Evidence) -> "_Look":
+        at = some(whole.wrong.flatten())
+        return cls(
+            whole, at, rows(whole.got)[:, at], _right(whole.right, at), _right(whole.unit[None], at)
+        )
+
+
+def some(wrong: Tensor) -> Tensor:
+    """All places of a small gradient; of a large one, so many by chance of those that are wrong,
+    and of all: places at a distance may be those of one column."""
+    if len(wrong) <= MOST:
+        return torch.arange(len(wrong), device=wrong.device)
+    generator, marked = torch.Generator().manual_seed(0), wrong.nonzero()[:, 0]
+
+    def drawn(count: int) -> Tensor:
+        size = (MOST // 2 if count else 0,)
+        return torch.randint(max(count, 1), size, generator=generator).to(wrong.device)
+
+    at: Tensor = torch.cat([marked[drawn(len(marked))], drawn(len(wrong))]).unique()
+    return at
+
+
+def _right(right: Tensor, at: Tensor) -> _Right:
+    turned = None
+    if right.ndim == 3 and min(right.shape[1:]) >= 2:
+        lines = right.shape[1]
+        turned = right[:, at % lines, at // lines]  # the transposed one has columns so long
+    return _Right(rows(right)[:, at], turned, rows(right).mean(1))
+
+
 def relate(evidence: Evidence, named: Mapping[str, Tensor]) -> Relation:
     """The simplest relation that holds. `named` are tensors of the gradient's shape that a
     formula may have left out: inputs and the output."""
-    got, right, tolerance = evidence.got, evidence.right, evidence.tolerance
+    look, tolerance = _Look.at_some(evidence), evidence.tolerance
+    got, right = look.got, look.right.few
     if not close(right[0], right[1], tolerance) and close(got[0], got[1], tolerance):
         if bool(got[0].count_nonzero()):
-            unit = evidence.unit[None]
-            alike = close(got[:1], unit, tolerance, evidence.noise)
-            inner = None if alike else _plain(got[:1], unit, tolerance)
+            alike = close(got[:1], look.unit.few, tolerance, evidence.noise)
+            inner = None if alike else _plain(got[:1], look.unit, tolerance)
             return _inside("ignored", inner or Relation(()))
-    return next(filter(None, _in_turn(evidence, named)), None) or _unfitted(evidence)
+    return next(filter(None, _in_turn(look, named)), None) or _unfitted(evidence)
 
 
-def _in_turn(evidence: Evidence, named: Mapping[str, Tensor]) -> Iterator[Relation | None]:
-    yield _plain(evidence.got, evidence.right, evidence.tolerance)
-    yield _number(evidence)
-    yield _times(evidence, named)
-    yield _bounded(evidence)
+def _in_turn(look: _Look, named: Mapping[str, Tensor]) -> Iterator[Relation | None]:
+    yield _plain(look.got, look.right, look.whole.tolerance)
+    yield _number(look)
+    yield _times(look, named)
+    yield _bounded(look)
 
 
 def _inside(kind: str, inner: Relation) -> Relation:
     return replace(inner, kinds=(kind, *inner.kinds))
 
 
-def _plain(got: Tensor, right: Tensor, tolerance: float) -> Relation | None:
+def _plain(got: Tensor, right: _Right, tolerance: float) -> Relation | None:
     """Relations that know nothing of grad_output."""
     if not bool(got.any()):
         return Relation(("zero",))
-    factor = _factor(got, right, tolerance)
+    factor = _factor(got, right.few, tolerance)
     if factor is not None:
         return _by_factor(factor, tolerance)
     return _constant(got, right, tolerance) or _transposed(got, right, tolerance)
@@ -103,25 +162,22 @@ def _factor(got: Tensor, right: Tensor, tolerance: float) -> float | None:
     return factor if close(got, factor * right, tolerance) else None
 
 
-def _constant(got: Tensor, right: Tensor, tolerance: float) -> Relation | None:
+def _constant(got: Tensor, right: _Right, tolerance: float) -> Relation | None:
     """One number for all elements: their mean, or a multiple of it."""
-    mine, true = rows(got), rows(right)
-    if mine.shape[1] < 2 or not close(mine, mine.mean(1, keepdim=True), tolerance):
+    if got.shape[1] < 2 or not close(got, got.mean(1, keepdim=True), tolerance):
         return None
-    if any(close(row, row.mean(), tolerance) for row in true):
+    if any(close(row, row.mean(), tolerance) for row in right.few):
         return None
-    means, usual = true.mean(1), true.square().mean(1).sqrt()
-    factors = mine.mean(1) / means
+    means, usual = right.mean, right.few.square().mean(1).sqrt()
+    factors = got.mean(1) / means
     is_mean = (means.abs() > 1e-6 * usual).all()
     if is_mean and bool(((factors - factors[0]).abs() <= 10 * tolerance * factors[0].abs()).all()):
         return _inside("mean", _by_factor(float(factors[0]), 10 * tolerance))
     return Relation(("mean",), None, "unrelated")
 
 
-def _transposed(got: Tensor, right: Tensor, tolerance: float) -> Relation | None:
-    if right.ndim != 3 or min(right.shape[1:]) < 2:
-        return None
-    factor = _factor(got, right.mT.reshape(right.shape), tolerance)
+def _transposed(got: Tensor, right: _Right, tolerance: float) -> Relation | None:
+    factor = None if right.turned is None else _factor(got, right.turned, tolerance)
     return None if factor is None else _inside("transposed", _by_factor(factor, tolerance))
 
 
@@ -135,15 +191,15 @@ _NUMBERS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
-def _number(evidence: Evidence) -> Relation | None:
-    if evidence.cotangents.shape[1] < 2:
+def _number(look: _Look) -> Relation | None:
+    cotangents, tolerance = look.whole.cotangents, look.whole.tolerance
+    if cotangents.shape[1] < 2:
         return None
     found = []
     for name, number in _NUMBERS.items():
-        numbers = number(evidence.cotangents)
-        parts = evidence.got / numbers.view(2, *[1] * evidence.unit.ndim)
-        if close(parts[0], parts[1], evidence.tolerance):
-            inner = _plain(parts, evidence.unit.expand_as(parts), evidence.tolerance)
+        parts = look.got / number(cotangents)[:, None]
+        if close(parts[0], parts[1], tolerance):
+            inner = _plain(parts[:1], look.unit, tolerance)
             found.append(replace(_inside("number", inner or Relation(())), detail=name))
     return min(found, key=lambda relation: len(relation.kinds), default=None)
 
@@ -173,12 +229,13 @@ FORMS = {
 }
 
 
-def _times(evidence: Evidence, named: Mapping[str, Tensor]) -> Relation | None:
+def _times(look: _Look, named: Mapping[str, Tensor]) -> Relation | None:
     """Off by a factor that is a function of an input or the output."""
-    got, right, tolerance = evidence.got, evidence.right, evidence.tolerance
+    got, right, tolerance = look.got, look.right.few, look.whole.tolerance
     for name, tensor in named.items():
+        few = tensor.reshape(-1)[look.at]
         for text, form in FORMS.items():
-            value = form.of(tensor)
+            value = form.of(few)
             if not bool(value.isfinite().all()) or close(value, value.mean(), tolerance):
                 continue
             for kind, pair in (("extra", (got, right * value)), ("missing", (got * value, right))):
@@ -189,19 +246,20 @@ def _times(evidence: Evidence, named: Mapping[str, Tensor]) -> Relation | None:
     return None
 
 
-def _bounded(evidence: Evidence) -> Relation | None:
-    """The derivative of a local Function, kept within bounds: as it should be inside of them,
-    and constant where it would be larger."""
-    wrong = evidence.wrong().flatten()
-    if not evidence.local or not bool(wrong.any()) or bool(wrong.all()):
+def _bounded(look: _Look) -> Relation | None:
+    """The derivative of a Function whose outputs each depend on their own element alone, kept
+    within bounds: as it should be inside of them, and constant where it would be larger."""
+    whole, wrong = look.whole, look.whole.wrong.flatten()[look.at]
+    if not whole.aligned or not bool(wrong.any()) or bool(wrong.all()):
         return None
-    got, right = (
-        one[0].flatten() / evidence.cotangents[0] for one in (evidence.got, evidence.right)
-    )
+    cotangents, tolerance = whole.cotangents[:, look.at], whole.tolerance
+    if not close(look.right.few / cotangents, look.unit.few, tolerance, whole.noise):
+        return None
+    got, right = (one[0] / cotangents[0] for one in (look.got, look.right.few))
     bound = got[wrong].abs().mean()
-    held = close(got[wrong].abs(), bound, evidence.tolerance)
+    held = close(got[wrong].abs(), bound, tolerance)
     beyond = (right[wrong].abs() > bound) & (right[wrong] * got[wrong] > 0)
-    within = right[~wrong].abs() <= bound * (1 + evidence.tolerance)
+    within = right[~wrong].abs() <= bound * (1 + tolerance)
     if held and bool(beyond.all()) and bool(within.all()):
         return Relation(("bounded",), None, f"{float(bound):.4g}")
     return None
@@ -209,10 +267,12 @@ def _bounded(evidence: Evidence) -> Relation | None:
 
 def _unfitted(evidence: Evidence) -> Relation:
     got, right = evidence.got[0], evidence.right[0]
+    by_chance = 4 * evidence.tolerance  # the part of the elements at which another formula fits
     off = float((got - right).norm() / right.norm())
     if off < 1e-2:
         return Relation(("approximate",), off)
-    return Relation(("unknown",) if bool(evidence.wrong().all()) else ("some",))
+    fit = int((~evidence.wrong).sum())
+    return Relation(("unknown",) if fit <= by_chance * evidence.wrong.numel() else ("some",))
 
 
 def condition(wrong: Tensor, named: Mapping[str, Tensor]) -> str | Compared:

@@ -1,7 +1,8 @@
 """The slip in a backward: the smallest change of its own source that makes its gradient right.
 
 Changes of one place are tried first, then of two, each by one call of the changed backward at the
-point and for the grad_outputs at which it was found to be wrong.
+point and for the grad_outputs at which it was found to be wrong. Of large gradients some elements
+are compared, and all of them once those are right.
 """
 
 import ast
@@ -21,11 +22,11 @@ from gradscope.record.definitions import function_of, source_of, span
 from gradscope.record.forking import FORKS
 from gradscope.record.probes.calls import Copied
 from gradscope.record.probes.derivative import Sample, Truth
-from gradscope.record.probes.relations import wrong_at
+from gradscope.record.probes.relations import some, wrong_at
 from gradscope.source import Source
 from gradscope.source.spans import parenthesized
 
-SECONDS = 3.0  # for all changes of one backward
+SECONDS = 3.0  # of computing, for all changes of one backward
 BEST = 60  # changes of one place that are tried in pairs: those that leave least wrong
 FEWEST = 4  # different numbers in a gradient: with fewer, two changes may make it right by chance
 
@@ -91,15 +92,19 @@ class _Trial:
         self._sample, self._truth, self._formula = sample, truth, formula
         self._source, self._node = source, node
         self._start, self._end = source.offset(node.lineno, 0), source.extent(node)[1]
-        self._until = time.monotonic() + SECONDS
-        right = [p for p in range(len(got)) if not self._wrong(p, got[p], 0)]
-        self._places = (place, *right)
+        self._until = time.process_time() + SECONDS
+        off = [
+            wrong_at(one, truth.right[p][0], truth.tolerance, truth.noise).flatten()
+            for p, one in enumerate(got)
+        ]
+        right = (p for p, one in enumerate(off) if not bool(one.any()))
+        self._seen = {p: some(off[p]) for p in (place, *right)}
 
     def found(self, changes: tuple[_Change, ...], *, in_pairs: bool) -> tuple[_Change, ...]:
         left, until = {}, self._until - (SECONDS / 2 if in_pairs else 0)
         for one in changes:
-            left[one] = self._left((one,)) if time.monotonic() < until else None
-            if left[one] == 0:
+            left[one] = self._left((one,)) if time.process_time() < until else None
+            if left[one] == 0 and self._is_right((one,)):
                 return (one,)
         known = [one for one in changes if left[one] is not None]
         best = sorted(known, key=lambda one: left[one] or 0)[: BEST if in_pairs else 0]
@@ -107,33 +112,36 @@ class _Trial:
             combinations(best, 2), key=lambda pair: sum(left[one] or 0 for one in pair)
         ):
             is_apart = first.end <= second.start or second.end <= first.start
-            if is_apart and self._left((first, second)) == 0:
-                return tuple(sorted((first, second), key=lambda one: one.start))
+            pair = (first, second)
+            if is_apart and self._left(pair) == 0 and self._is_right(pair):
+                return tuple(sorted(pair, key=lambda one: one.start))
         return ()
 
-    def _left(self, changes: tuple[_Change, ...]) -> int | None:
+    def _is_right(self, changes: tuple[_Change, ...]) -> bool:
+        """Whether no element is wrong with the changes, those that were not looked at included."""
+        return self._left(changes, everywhere=True) == 0
+
+    def _left(self, changes: tuple[_Change, ...], *, everywhere: bool = False) -> int | None:
         """How many elements are wrong with the changes; None where they cannot be tried."""
-        if time.monotonic() > self._until:
+        if time.process_time() > self._until:
             return None
-        calls, base, left = self._sample.calls, self._sample.base, 0
+        calls, base, truth, left = self._sample.calls, self._sample.base, self._truth, 0
         try:
             changed = self._compiled(changes)
             for row, cotangent in enumerate(self._sample.cotangents):
                 returned = calls.backward(base, cotangent, Copied(base.node, {}), changed)
-                for place in self._places:
+                for place, seen in self._seen.items():
                     if not self._sample.fits(place, returned[place]):
                         return None
-                    left += self._wrong(place, self._sample.adapted(place, returned[place]), row)
+                    at = slice(None) if everywhere else seen
+                    found = self._sample.adapted(place, returned[place]).reshape(-1)[at]
+                    right = truth.right[place][row].reshape(-1)[at]
+                    left += int(wrong_at(found, right, truth.tolerance, truth.noise).sum())
                 if left:
                     break
         except Exception:  # many changes make no sense
             return None
         return left
-
-    def _wrong(self, place: int, found: Tensor, row: int) -> int:
-        truth = self._truth
-        right = truth.right[place][row]
-        return int(wrong_at(found, right, truth.tolerance, truth.noise).sum())
 
     def _compiled(self, changes: tuple[_Change, ...]) -> Callable[..., Any]:
         text, end = "", self._end
