@@ -24,6 +24,9 @@ from gradscope.source.spans import statement_at
 from gradscope.source.tree import parts
 
 
+_MAXIMA = frozenset(("amax", "max"))
+
+
 def masked(culprit: Culprit, *, hidden: bool) -> Iterator[Candidate]:
     """A harmless operand where the result is thrown away: `torch.where(x > 0, x, 1.0) ** 0.5`.
 
@@ -122,10 +125,23 @@ def _both_infinite(culprit: Culprit) -> Iterator[Candidate]:
             yield Candidate(proposals.FINITE, edits)
     if not infinite or not isinstance(node, ast.BinOp):
         return
+    yield from _maximum_of_nothing(culprit, node)
     if all(side is not None and can_repeat(culprit, side) for side in sides):
         kept = " | ".join(f"{culprit.text(side)}.isfinite()" for side in sides if side is not None)
         where = f"{culprit.torch('torch.where(')}{kept}, {culprit.source.of(node)}, 0.0)"
         yield culprit.written("let the difference of two infinite elements be 0", node, where)
+
+
+def _maximum_of_nothing(culprit: Culprit, node: ast.BinOp) -> Iterator[Candidate]:
+    """`x - m.masked_fill(m == -inf, 0)` for `x - m`, where `m` is the largest of a row and the row
+    is -inf throughout: each of its exponentials is 0 then, as there is nothing in it."""
+    largest, chain = culprit.operands.get("other"), culprit.finding.chain
+    made = evidence.made_by(chain[0], "other") if chain else None
+    is_largest = made is not None and made.op in _MAXIMA and culprit.values["other"] == -math.inf
+    if is_largest and largest is not None and can_repeat(culprit, largest):
+        of = culprit.text(largest)
+        text = f'{of}.masked_fill({of} == float("-inf"), 0.0)'
+        yield culprit.written("let the largest of nothing be 0", largest, text)
 
 
 def _made_of(source: Source, node: ast.expr) -> Iterator[ast.expr]:
