@@ -110,13 +110,16 @@ class Sample:
 
     # What backward returned
 
-    def fits(self, place: int, raw: Any) -> bool:
-        """Whether autograd takes it: of the input's shape, or of one that is summed down to it."""
+    def fits(self, place: int, raw: Any, exactly: bool = False) -> bool:
+        """Whether autograd takes it: of the input's shape, or (not `exactly`) of one that is summed
+        down to it."""
         if raw is None:
             return True
         if not isinstance(raw, Tensor):
             return False
         shape, needed = self._in_parts(place, raw).shape, self.point[place].shape
+        if exactly:
+            return shape == needed
         tail = shape[len(shape) - len(needed) :] if len(shape) >= len(needed) else ()
         return len(tail) == len(needed) and all(
             b in (a, 1) for a, b in zip(tail, needed, strict=True)
@@ -228,21 +231,29 @@ class Truth:
 def right_gradients(sample: Sample, got: Gradients) -> Truth | None:
     """The right gradients; None where the difference quotient finds nothing wrong."""
     agrees = _agree(sample, got, sample.slope, sample.cotangents)
-    tape = sample.calls.taped(sample.point, sample.base)
-    if tape is not None:
-        ones = sample.slope.smooth.double()
-        pieces = [tape(cotangent) for cotangent in (*sample.cotangents, ones)]
-        *right, unit = (
-            [sample.inside(p, g.detach().double()) for p, g in enumerate(one)] for one in pieces
-        )
-        stacked = [torch.stack(pair) for pair in zip(*right, strict=True)]
-        if _agree(sample, stacked, sample.slope, sample.cotangents):
-            words = "autograd through forward, which a central difference confirms"
-            truth = Truth(stacked, unit, words, ELEMENTWISE[sample.precision], by_autograd=True)
-            return truth if not agrees or _holds_at_suspects(sample, got, truth) else None
+    truth = by_autograd(sample)
+    if truth is not None:
+        return truth if not agrees or _holds_at_suspects(sample, got, truth) else None
     if agrees:
         return None
     return _local(sample) or _numbers(sample)
+
+
+def by_autograd(sample: Sample) -> Truth | None:
+    """Autograd's own gradients of the forward; None where the difference quotient differs."""
+    tape = sample.calls.taped(sample.point, sample.base)
+    if tape is None:
+        return None
+    ones = sample.slope.smooth.double()
+    pieces = [tape(cotangent) for cotangent in (*sample.cotangents, ones)]
+    *right, unit = (
+        [sample.inside(p, g.detach().double()) for p, g in enumerate(one)] for one in pieces
+    )
+    stacked = [torch.stack(pair) for pair in zip(*right, strict=True)]
+    if not _agree(sample, stacked, sample.slope, sample.cotangents):
+        return None
+    words = "autograd through forward, which a central difference confirms"
+    return Truth(stacked, unit, words, ELEMENTWISE[sample.precision], by_autograd=True)
 
 
 def _agree(sample: Sample, gradients: Gradients, slope: Slope, cotangents: Tensor) -> bool:

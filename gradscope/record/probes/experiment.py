@@ -25,10 +25,12 @@ from gradscope.record.probes.derivative import (
     Gradients,
     Sample,
     Truth,
+    by_autograd,
     right_gradients,
 )
 from gradscope.record.probes.purpose import is_identity, rounds
 from gradscope.record.probes.relations import Evidence, condition, relate, wrong_at
+from gradscope.record.probes.shapes import exchanged, reshaped
 from gradscope.record.probes.slips import slips
 
 DTYPES = (torch.float64, torch.float32)
@@ -241,10 +243,14 @@ def _closer(
     )
     if is_known or check.verdict != "wrong":
         return check
-    names = dict.fromkeys(watched.watcher.shapes, False)
-    names |= dict.fromkeys(watched.watcher.numbers, True)
-    got = [sample.adapted(one, raw) for one, raw in enumerate(watched.returned)]
-    found = slips(sample, place, truth, got, names)
+    return _mended(watched, place, truth, check)
+
+
+def _mended(watched: _Watched, place: int, truth: Truth, check: FunctionCheck) -> FunctionCheck:
+    """The check with the slips that explain it, where there are any."""
+    watcher = watched.watcher
+    names = dict.fromkeys(watcher.shapes, False) | dict.fromkeys(watcher.numbers, True)
+    found = slips(watched.sample, place, truth, watched.returned, names)
     if not found:
         return check
     return replace(check, rewrite=None, slips=found, location=found[0].location)
@@ -264,15 +270,20 @@ def _worst(sample: Sample, place: int, evidence: Evidence, truth: Truth) -> dict
 def _misshapen(sample: Sample, raw: list[Any], places: list[int]) -> Iterator[FunctionCheck]:
     """Gradients that autograd will not take; one may be right once it is summed or turned."""
     watched = _Watched(sample)
-    tape = sample.calls.taped(sample.point, sample.base)
-    right = tape(sample.cotangents[0]) if tape is not None else None
+    truth = by_autograd(sample)
+    right = [both[0] for both in truth.right] if truth is not None else []
+    swapped = exchanged(raw, right, places)
     for place in places:
         returned, needed = raw[place], tuple(sample.point[place].shape)
         is_tensor = isinstance(returned, Tensor)
         shape = tuple(returned.shape) if is_tensor else ()
         sizes = f"{shape if is_tensor else type(returned).__name__} where {needed} is needed"
-        known = _reshaped(returned.double(), right[place].double()) if right and is_tensor else None
-        yield watched.blamed(
+        known = None
+        if place in swapped:
+            known = Relation(("swapped",), None, sample.name(swapped[place]))
+        elif right and is_tensor:
+            known = reshaped(returned.double(), right[place])
+        check = watched.blamed(
             place,
             "wrong",
             relation=Relation(
@@ -283,22 +294,10 @@ def _misshapen(sample: Sample, raw: list[Any], places: list[int]) -> Iterator[Fu
             bad=sample.input(place).numel(),
             rewrite=watched.watcher.corrected(known, shape) if known else None,
         )
-
-
-def _reshaped(returned: Tensor, right: Tensor) -> Relation | None:
-    """A gradient of the broadcast shape, or of the transposed one."""
-
-    def is_right(found: Tensor) -> bool:
-        return found.shape == right.shape and torch.allclose(found, right, rtol=1e-4, atol=1e-8)
-
-    for count in range(1, returned.ndim + 1):
-        for dims in combinations(range(returned.ndim), count):
-            if is_right(returned.sum(dims)):
-                return Relation(("unsummed",), None, str(dims[0] if len(dims) == 1 else dims))
-    # Of a forward that is flat, as of a sign, no value tells what is right; the shape does.
-    is_flat = returned.shape[::-1] == right.shape and not right.any()
-    is_transposed = returned.ndim == 2 and (is_flat or is_right(returned.T))
-    return Relation(("transposed",)) if is_transposed else None
+        # Of a forward that is flat any gradient of the right shape that is 0 would be right.
+        if truth is not None and known is None and bool(right[place].any()):
+            check = _mended(watched, place, truth, check)
+        yield check
 
 
 def _not_finite(sample: Sample, raw: list[Any], bad: list[Tensor]) -> FunctionCheck:

@@ -85,6 +85,7 @@ class BadCustomBackward(Rule):
     ) -> Finding:
         is_wrong = check.verdict == "wrong"
         later = tuple(symptom for root in caused for symptom in root.symptoms)
+        exchanged = (other.symptom,) if other is not None else ()  # it has no finding of its own
         aftermath = ""
         if later:
             first = min(later, key=lambda symptom: symptom.step)
@@ -102,7 +103,7 @@ class BadCustomBackward(Rule):
             related=places(("use", check.forward, "forward"), ("call", check.call, "called here")),
             evidence=_evidence(check, other),
             numbers=tuple(words.numbers(check)),
-            symptoms=(check.symptom, *later) if is_wrong else (),
+            symptoms=(check.symptom, *exchanged, *later) if is_wrong else (),
             chain=caused[0].chain if caused else (),
             fixes=(_fix(check, other),) if is_wrong else (),
         )
@@ -117,7 +118,7 @@ def _caused(functions: tuple[FunctionCheck, ...], roots: tuple[Root, ...]) -> tu
 
 def _partner(check: FunctionCheck, functions: tuple[FunctionCheck, ...]) -> FunctionCheck | None:
     """The input whose gradient this one has been exchanged with."""
-    if check.relation.kinds != ("swapped",):
+    if check.relation.last != "swapped":
         return None
     return next(
         (c for c in functions if c.name == check.name and c.input == check.relation.detail), None

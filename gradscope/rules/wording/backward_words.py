@@ -92,7 +92,9 @@ def mechanism(check: FunctionCheck) -> str:
         text = f"{text[:-1]}; with {_written(check)} it is right."
     if check.relation.kinds == ("none",):
         return f"{text} Autograd takes None for 0, so `{check.input}` never learns through it."
-    if last in ("none", "count", "shape", "transposed") and check.worst is None:
+    if "shape" in check.relation.kinds:
+        return f"{text} Autograd refuses a gradient of another shape."
+    if last in ("none", "count") and check.worst is None:
         return f"{text} Autograd takes what backward returns at its word."
     if last == "non-finite":
         return f"{text} The forward itself has a finite slope there."
