@@ -40,6 +40,20 @@ def test_the_growth_is_measured_up_to_the_overflow():
     assert len(growth.norms) < 90 and growth.norms == tuple(sorted(growth.norms))
 
 
+def test_of_the_ops_of_a_repeat_the_one_that_grows_is_named():
+    """The others repeat as often on the same line."""
+    layer = nn.Linear(12, 8)
+    nn.init.constant_(layer.weight, 3.0)
+
+    def run() -> torch.Tensor:
+        h = torch.ones(4, 8)
+        for x in torch.ones(60, 4, 4):
+            h = layer(torch.cat([x, h], -1)).relu()
+        return h.square().mean()
+
+    assert observed(run).call.op == "addmm"
+
+
 def test_what_stays_finite_has_not_swollen():
     assert observed(lambda: recurrence(10, 2.0)) is None
 

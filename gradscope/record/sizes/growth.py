@@ -150,17 +150,18 @@ def _alive(norm: float) -> bool:
     return _SMALL < norm < math.inf
 
 
-def _culprit(crossings: Sequence[Crossing], fit: Fit) -> int:
-    """The crossing of the op that accounts for most of the change of the gradient: the op first,
-    then the line where it does most, then the one time that it did most."""
+def _culprit(crossings: Sequence[Crossing], fit: Fit, norms: Mapping[int, float], way: int) -> int:
+    """The crossing of the op that accounts for most of the change of the norms, those of gradients
+    or, where `way` is -1, of results: the op first, then the line where it does most, then the one
+    time that it did most."""
     gains: dict[str, dict[object, list[tuple[float, int]]]] = {}
-    last = fit.span.index(fit.anchors[fit.alive - 1])
-    for position, after in pairwise(fit.span[: last + 1]):
-        crossing = crossings[position]
-        before, behind = crossing.out or 0.0, crossings[after].out or 0.0
-        if crossing.place is None or not (_alive(before) and _alive(behind)):
+    first, last = sorted(map(fit.span.index, (fit.anchors[0], fit.anchors[fit.alive - 1])))
+    sign = way if fit.growth.factor > 1 else -way
+    for position, below in pairwise(fit.span[first : last + 1]):
+        crossing, here, there = crossings[position], norms[position], norms[below]
+        if crossing.place is None or not (_alive(here) and _alive(there)):
             continue
-        gain = math.log(behind / before) * (1 if fit.growth.factor > 1 else -1)
+        gain = math.log(there / here) * sign
         gains.setdefault(crossing.name, {}).setdefault(crossing.place, []).append((gain, position))
     if not gains:
         return fit.anchors[0]
@@ -201,7 +202,7 @@ class Growths:
         self._seen.append(
             replace(
                 found.growth,
-                call=crossings[_culprit(crossings, found)].call,
+                call=crossings[_culprit(crossings, found, gradients, 1)].call,
                 activations=tuple(norms) if are_known else (),
                 activation_factor=_exp(_slope(logs)) if len(logs) >= _FEWEST else None,
                 nodes=tuple(sorted({crossings[position].name for position in found.span})),
@@ -235,7 +236,7 @@ def _swelling(seen: Inspected, sizes: Mapping[int, float]) -> Growth | None:
     norms = found.growth.norms if found is not None else ()
     if found is None or (found.alive == len(norms) and norms[-1] < _SWOLLEN):
         return None
-    call = seen.nodes[found.anchors[min(found.alive, len(found.anchors) - 1)]].call
+    call = seen.nodes[_culprit(seen.nodes, found, sizes, -1)].call
     return replace(found.growth, call=call, norms=norms[: found.alive], modules=())
 
 
