@@ -175,6 +175,10 @@ class WiderDtype(Request):
     """Compute the op in a wider dtype."""
 
 
+class WiderState(Request):
+    """Keep what is carried from step to step in a wider dtype, and compute with it in that."""
+
+
 class AllowEmpty(Request):
     """A result for what the op does with nothing: no elements, no targets, no keys."""
 

@@ -28,6 +28,7 @@ from gradscope.repair.write import (
     refused,
     selected,
     stable,
+    states,
     stepping,
     tamed,
     training,
@@ -69,6 +70,7 @@ BY_CLASS: Mapping[type[ask.Request], Callable[[Culprit], Ways]] = {
     ask.CleanByMask: selected.cleaned,
     ask.DivideArrayByOne: arrays.divided_by_one,
     ask.WiderDtype: wider.widened,
+    ask.WiderState: states.widened,
     ask.AllowEmpty: empty.filled,
     ask.LeaveOutRectifier: instead.left_out,
     ask.TakeScores: ends.scores_taken,
@@ -194,6 +196,12 @@ def fixes_of(culprit: Culprit) -> tuple[Fix, ...]:
         return (Fix("loss-scaling", scaler.title, "unsafe", request=ask.ScaleLoss()), *fixes)
     if any(isinstance(one, ask.KeepNorm) and one.fades for one in requests):
         return fixes  # as do its slopes in any form
+    # What keeps a divisor off 0 leaves a state as it underflowed.
+    if any(isinstance(one, ask.KeepOff | ask.WiderDtype) for one in requests):
+        wide = Fix("dtype", "", "unsafe", request=ask.WiderState())
+        state = next(culprit.search.found(_ways(culprit, wide)), None)
+        if state is not None:
+            return (replace(wide, title=state.title), *fixes)
     # No value is at fault there, or none that the program computes; of nothing at all, or along the
     # wrong dimension, no form of the expression is more stable.
     is_data = bool(fixes) and fixes[0].kind == "data"

@@ -47,6 +47,7 @@ LOGARITHM = "learn `{name}` as its logarithm"
 STARTED = "start `{name}` at 1"
 MADE_STABLY = "compute what `{op}` is given in a stable form"
 WIDER = "compute `{op}` in {dtype}"
+WIDE_STATE = "keep {state} in {dtype}, and compute what follows in it"
 
 _Words = tuple[str, str, str]  # the kind of fix, its title, its code
 
