@@ -3,7 +3,7 @@ or name, each in one place."""
 
 import ast
 from collections.abc import Iterator, Mapping
-from itertools import combinations
+from itertools import combinations, product
 
 from gradscope.dataclass import dataclass
 from gradscope.source import Source, definition
@@ -22,6 +22,7 @@ _PARTNERS = {"sin": "cos", "sinh": "cosh", "exp": "log", "sum": "mean", "tanh": 
 _PARTNERS |= {"amax": "amin", "sqrt": "square", "ge": "le", "gt": "lt", "clamp_min": "clamp_max"}
 _PARTNERS |= {name: partner for partner, name in _PARTNERS.items()}
 
+_HAND_OUT = frozenset(("index_select", "gather", "repeat_interleave", "expand", "expand_as"))
 _DIMS = [
     str(dims[0] if count == 1 else dims)
     for count in (1, 2, 3)
@@ -54,6 +55,8 @@ def changes(
         yield from _named(source, node, names)
     for node in nodes:
         yield from _multiplied(source, node, names)
+    for node in nodes:
+        yield from _weighed(source, node, names)
 
 
 def _whole(source: Source, node: ast.expr, text: str) -> Change:
@@ -215,6 +218,22 @@ def _named(
             yield _whole(source, node, other)
     if names[text]:
         yield from (_whole(source, node, f"({one})") for one in (f"1 - {text}", f"1 / {text}"))
+
+
+def _weighed(
+    source: Source, node: ast.expr | ast.stmt, names: Mapping[str, bool]
+) -> Iterator[Change]:
+    """Rows that are handed out, each of which lacks a factor: `(g / size.unsqueeze(-1))[owner]`."""
+    match node:
+        case (
+            ast.Call(func=ast.Attribute(attr=name, value=rows))
+            | ast.Subscript(value=rows, slice=ast.Name(id=name), ctx=ast.Load())
+        ) if name in _HAND_OUT or isinstance(node, ast.Subscript):
+            tensors = [one for one, is_number in names.items() if not is_number]
+            for sign, one in product("/*", tensors):
+                for factor in (f"{one}.unsqueeze(-1)", one):
+                    text = f"({source.of(rows)} {sign} {factor})"
+                    yield Change(rows, *parenthesized(source, rows), text)
 
 
 def _multiplied(

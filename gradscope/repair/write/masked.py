@@ -23,7 +23,6 @@ from gradscope.source.arguments import Spelled, spelled
 from gradscope.source.spans import statement_at
 from gradscope.source.tree import parts
 
-
 _MAXIMA = frozenset(("amax", "max"))
 
 
