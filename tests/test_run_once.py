@@ -3,6 +3,7 @@
 import http.server
 import json
 import os
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -44,6 +45,11 @@ WRITES = {
     "safetensors": "import torch\nfrom safetensors.torch import load_file, save_file\n"
     "save_file({'w': torch.ones(3)}, 'log')\nassert load_file('log')['w'].sum() == 3",
     "mapped": "import torch\ntorch.from_file('log', shared=True, size=4)[0] += 1",
+    "store": "import os, torch.distributed as d\nd.FileStore('log').add('n', 1)\n"
+    "place = 'file://' + os.path.abspath('store')\n"
+    "d.init_process_group('gloo', rank=0, world_size=1, init_method=place)",
+    "history": "import readline\nreadline.add_history('one')\n"
+    "readline.write_history_file('log')\nreadline.append_history_file(1, b'log')",
     "pipe": "import os\nos.mkfifo('pipe')\nos.remove('pipe')\nopen('log', 'a').write('one')",
     "processor": "import platform\nplatform._Processor.from_subprocess()",
 }
@@ -146,9 +152,18 @@ def test_a_database_that_is_opened_by_an_address_is_written_once(traced):
     assert isinstance(verdict, NotTried) and verdict.effect.what.endswith("log")
 
 
+OPENS = {
+    "by a name": "base = sqlite3.connect('base')",
+    "in memory": "base = sqlite3.connect(':memory:')",
+    "by its class": "base = sqlite3.Connection(':memory:')",
+    "by a class of its own": "class Own(sqlite3.Connection): pass\n"
+    "base = sqlite3.connect(':memory:', factory=Own)",
+    "asking": "base = sqlite3.connect(':memory:')\nasked = []\n"
+    "base.set_authorizer(lambda *names: asked.append(names) or sqlite3.SQLITE_OK)",
+}
 ATTACHES = """
 import sqlite3
-base = sqlite3.connect({base!r})
+{opens}
 base.execute("attach {name} as other", {given})
 base.execute("create table if not exists other.t (a)")
 base.execute("insert into other.t values (1)")
@@ -156,20 +171,21 @@ base.commit()
 """
 
 
-@pytest.mark.parametrize("base", [":memory:", "base"])
+@pytest.mark.parametrize("opens", OPENS)
 @pytest.mark.parametrize(
     ("name", "given", "said"),
     [("'log'", (), "writes log"), ("?", ("log",), "writes a database that it attaches")],
 )
-def test_a_database_that_another_one_attaches_is_written_once(base, name, given, said, traced):
-    report = traced(ATTACHES.format(base=base, name=name, given=given) + BREAKS)
+@pytest.mark.long
+def test_a_database_that_another_one_attaches_is_written_once(opens, name, given, said, traced):
+    report = traced(ATTACHES.format(opens=OPENS[opens], name=name, given=given) + BREAKS)
 
     assert sqlite3.connect("log").execute("select a from t").fetchall() == [(1,)]
     assert said in trials.verdict(first(report))
 
 
 def test_a_database_in_memory_that_another_one_attaches_is_no_hindrance(traced):
-    attaches = ATTACHES.format(base=":memory:", name="':memory:'", given=())
+    attaches = ATTACHES.format(opens=OPENS["asking"], name="':memory:'", given=())
     compacts = "import sqlite3\nsqlite3.connect('log').execute('vacuum')\n"
 
     assert first(traced(attaches + compacts + BREAKS)).verified
@@ -269,6 +285,53 @@ def test_what_cannot_be_hidden_waits_for_rerun(line, kind, said, traced, tmp_pat
     assert report.runs == 1
 
 
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("os.kill({pid}, signal.SIGURG)", "signals process {pid} (SIGURG)"),
+        (
+            "signal.pidfd_send_signal(os.pidfd_open({pid}), signal.SIGURG)",
+            "signals process {pid} (SIGURG)",
+        ),
+        ("os.killpg({group}, signal.SIGURG)", "signals the processes of group {group} (SIGURG)"),
+        ("import syslog; syslog.syslog('one')", "connects to the system log"),
+        ("import torch.distributed as d; d.FileStore('file', 2)", "connects to file"),
+    ],
+)
+@pytest.mark.skipif(not hasattr(signal, "pidfd_send_signal"), reason="no such signals here")
+def test_a_signal_to_others_is_sent_once(line, said, traced):
+    with subprocess.Popen(["sleep", "99"], start_new_session=True) as other:
+        try:
+            whom = {"pid": other.pid, "group": other.pid}
+            report = traced(f"import os, signal\n{line.format(**whom)}\n{BREAKS}")
+            assert other.poll() is None
+        finally:
+            other.kill()
+
+    assert report.runs == 1
+    assert said.format(**whom) in trials.verdict(first(report))
+
+
+def test_a_signal_to_its_own_is_no_hindrance(traced):
+    text = """
+import multiprocessing, os, signal, subprocess, time
+signal.signal(signal.SIGUSR1, lambda *_: None)
+os.kill(os.getpid(), signal.SIGUSR1)
+os.killpg(os.getpgrp(), signal.SIGURG)
+os.kill(os.getppid(), 0)
+child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(99,))
+child.start()
+child.terminate()
+child.join()
+forked = os.fork()
+if not forked:
+    os.kill(os.getppid(), signal.SIGUSR1)
+    os._exit(0)
+os.waitpid(forked, 0)
+"""
+    assert first(traced(text + BREAKS)).verified
+
+
 def test_workers_of_a_loader_are_the_programs_own(traced):
     text = """
 import torch
@@ -350,7 +413,8 @@ def test_a_killed_try_leaves_no_folder(tmp_path):
     def tried(program: Path) -> str:
         work = (
             "from gradscope.programs import Repeat, RunOptions, parse_target, run\n"
-            f"print(run(parse_target({str(program)!r}), RunOptions(), repeat=Repeat()).ending.kind)"
+            "repeat = Repeat(allowed=True)  # to kill who is not its own\n"
+            f"print(run(parse_target({str(program)!r}), RunOptions(), repeat=repeat).ending.kind)"
         )
         done = subprocess.run(
             [sys.executable, "-c", work],

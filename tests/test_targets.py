@@ -33,8 +33,8 @@ from gradscope.report.closing import effort
 
 STEP = "import torch\nw = torch.ones(3, requires_grad=True)\n(w * 2).sum().backward()\n"
 INTERRUPT = """
-import os, signal, time
-os.kill(os.getppid(), signal.SIGINT)  # Ctrl-C that reaches only the command
+import ctypes, os, signal, time
+ctypes.CDLL(None).kill(os.getppid(), signal.SIGINT)  # Ctrl-C that reaches only the command
 while True: time.sleep(0.05)
 """
 BAD_STEP = "import torch\nw = torch.zeros(3, requires_grad=True)\nw.sqrt().sum().backward()\n"

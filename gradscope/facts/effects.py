@@ -10,6 +10,7 @@ from gradscope.facts.places import Location
 class EffectKind(StrEnum):
     CONNECTION = "connection"
     PROCESS = "process"
+    SIGNAL = "signal"
     WRITE = "write"
     FOLDER = "folder"
     RENAME = "rename"
@@ -18,9 +19,10 @@ class EffectKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """One such thing. `what` is the address, the command or the path; so many backward passes as
-    `step` says were done before. `own`: of a path, that the run itself had made it, or makes it
-    now. `location` is None where no line of the user's asked for it, a thread of a library's."""
+    """One such thing. `what` is the address, the command, the process or the path; so many backward
+    passes as `step` says were done before. `own`: of a path, that the run itself had made it, or
+    makes it now. `location` is None where no line of the user's asked for it, a thread of a
+    library's."""
 
     kind: EffectKind
     what: str
@@ -33,7 +35,7 @@ class Effect:
         """Whether a second run repeats it, or meets another world than the first: what else is
         written goes to a folder of the second run's own."""
         match self.kind:
-            case EffectKind.CONNECTION | EffectKind.PROCESS:
+            case EffectKind.CONNECTION | EffectKind.PROCESS | EffectKind.SIGNAL:
                 return True
             case EffectKind.DELETION | EffectKind.RENAME:
                 return not self.own

@@ -11,6 +11,7 @@ import pickle
 import platform
 import re
 import shlex
+import signal
 import socket
 import stat
 import sys
@@ -25,6 +26,7 @@ from urllib.parse import unquote, urlsplit
 
 from gradscope.facts import Effect, EffectKind
 from gradscope.programs import native
+from gradscope.programs.kin import is_own, of_descriptor
 from gradscope.programs.overlay import is_within
 from gradscope.record.sites import file_in_torch, note_site, resolve
 
@@ -90,6 +92,7 @@ class Effects:
         self.has_database = False  # a file that native code may open again, by its name
         self._step = step
         self._stop = stop
+        self._program = os.getpid()
         self._found: dict[tuple[EffectKind, str], Effect] = {}
         self._made: set[str] = set()
         self._addresses = _Addresses()
@@ -112,9 +115,15 @@ class Effects:
             "os.system": self._starts,
             "os.exec": lambda path, args, env: self._starts(args),
             "os.posix_spawn": lambda path, args, env: self._starts(args),
+            "os.kill": self._signals,
+            "os.killpg": lambda group, number: self._signals(-group, number),
+            # As the handler of `logging` does, which connects to it.
+            "syslog.syslog": lambda *_: self._note(EffectKind.CONNECTION, "the system log"),
+            native.ATTACHED: self._attaches,
+            native.MET: lambda path: self._note(EffectKind.CONNECTION, _text(path)),
+            native.SIGNALLED: self._signals_by_descriptor,
         }
         _watch_starts(self.processes, self._starts)
-        native.hear_attached(lambda name: self._hear("attached", self._attaches, (name,)))
         known, hear = self._handlers.get, self._hear
 
         def heard(event: str, args: tuple[Any, ...]) -> None:
@@ -122,6 +131,7 @@ class Effects:
             if (handler := known(event)) is not None:
                 hear(event, handler, args)
 
+        native.tell(heard)
         sys.addaudithook(heard)
 
     def end(self) -> None:
@@ -137,6 +147,7 @@ class Effects:
         """Called in a copy of the process, which repeats the program from here on."""
         self._found.clear()
         self._forks.forget()
+        self._program = os.getpid()
         self._stop = stop
 
     def found(self) -> tuple[Effect, ...]:
@@ -228,6 +239,17 @@ class Effects:
         else:
             words = shlex.join(_text(one) for one in command)
         self._note(EffectKind.PROCESS, words)
+
+    def _signals(self, pid: int, number: int) -> None:
+        if number and not is_own(pid, self._program):  # 0 only asks whether it is there
+            name = next((one.name for one in signal.Signals if one == number), str(number))
+            whom = f"the processes of group {-pid}" if pid < -1 else f"process {pid}"
+            self._note(EffectKind.SIGNAL, f"{whom} ({name})")
+
+    def _signals_by_descriptor(self, pidfd: int, number: int) -> None:
+        pid = of_descriptor(pidfd)
+        if pid is not None:
+            self._signals(pid, number)
 
     def _note(self, kind: EffectKind, what: str, *, own: bool = False) -> None:
         key = kind, what[:_LONGEST]

@@ -1,11 +1,11 @@
-"""What opens files in native code by their name, so that no audit event tells of it."""
+"""What opens files in native code by their name, or signals a process, so that no audit event of
+Python's tells of it."""
 
 import os
+import signal
 import sys
 from collections.abc import Callable
-from contextlib import suppress
 from functools import wraps
-from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
@@ -14,23 +14,28 @@ import torch
 from gradscope.record.stand_ins import runs_ops, without_us
 
 Place = Callable[[Any], Any]  # where to write what the program calls so
+Hear = Callable[[str, tuple[Any, ...]], None]
+# What is told beside Python's own audit events, as these are.
+ATTACHED = "attached"  # the name of a database that another one is about to open; None: not known
+MET = "met"  # the file in which several processes are about to meet
+SIGNALLED = "signalled"  # a descriptor of a process, and the signal that is about to be sent
 _Wanted = dict[str, Callable[[Any, Place, Place], None]]  # by module: what changes it
+_FACTORY = 5  # the number of this argument of `sqlite3.connect`
 
 
 class _Places:
     """Where files are now: a copy of the program has what was put around its writers before. What
-    a statement of SQL opens is only told: nobody can put another place into it."""
+    cannot be put elsewhere is only told: the database that a statement of SQL opens, ..."""
 
     is_asked = False
     written: Place = staticmethod(lambda path: path)
     read: Place = staticmethod(lambda path: path)
-    attached: Callable[[str | None], None] = staticmethod(lambda name: None)
+    hear: Hear = staticmethod(lambda event, args: None)
 
 
-def hear_attached(hear: Callable[[str | None], None]) -> None:
-    """Tell of each database that another one is about to open (`ATTACH`, `VACUUM INTO`); None where
-    a parameter names it."""
-    _Places.attached = staticmethod(hear)
+def tell(hear: Hear) -> None:
+    """Tell this one of what has no audit event, as a hook is told of what has one."""
+    _Places.hear = staticmethod(hear)
 
 
 def install(now_written: Place, now_read: Place = lambda path: path) -> None:
@@ -83,15 +88,34 @@ def install(now_written: Place, now_read: Place = lambda path: path) -> None:
     torch.from_file = made_of
     if hasattr(os, "mkfifo"):
         os.mkfifo = _placed(os.mkfifo, 0, written)
+    if hasattr(signal, "pidfd_send_signal"):
+        _tell_signals()
+    if hasattr(library, "_distributed_c10d"):
+        _place_store(library._distributed_c10d.FileStore, written)
     wanted: _Wanted = {
         "h5py.h5f": _place_hdf5,
         "safetensors._safetensors_rust": _place_safetensors,
+        "readline": _place_history,
         "sqlite3.dbapi2": _watch_databases,
     }
     for name, put in wanted.items():
         if name in sys.modules:
             put(sys.modules[name], written, read)
     sys.meta_path.insert(0, _Before(wanted, written, read))
+
+
+def _tell_signals() -> None:
+    send = signal.pidfd_send_signal
+
+    @wraps(send)
+    def sent(pidfd: int, sig: int, *args: Any) -> None:
+        _Places.hear(SIGNALLED, (pidfd, sig))
+        with without_us:
+            send(pidfd, sig, *args)
+
+    runs_ops(sent)
+    for module in (signal, sys.modules["_signal"]):
+        module.pidfd_send_signal = sent  # type: ignore[attr-defined]
 
 
 class _Before:
@@ -102,20 +126,37 @@ class _Before:
         self._wanted, self._places = wanted, places
 
     def find_spec(self, name: str, *rest: Any) -> Any:
-        put = self._wanted.pop(name, None)
-        spec = find_spec(name) if put is not None else None
-        if put is None or spec is None:
+        if name not in self._wanted:
             return None
-        loader: Any = spec.loader
-        execute = loader.exec_module
+        others = [one for one in sys.meta_path if one is not self and hasattr(one, "find_spec")]
+        found = (one.find_spec(name, *rest) for one in others)
+        spec: Any = next((one for one in found if one is not None), None)
+        if spec is not None and spec.loader is not None:  # it may only be looked for
+            spec.loader = _Changing(spec.loader, self._changed)
+        return spec
 
-        def exec_module(module: ModuleType) -> None:
-            del loader.exec_module
-            execute(module)
+    def _changed(self, module: ModuleType) -> None:
+        put = self._wanted.pop(module.__name__, None)
+        if put is not None:
             put(module, *self._places)
 
-        loader.exec_module = exec_module
-        return spec
+
+class _Changing:
+    """Stands in for a module's loader until it is loaded: some are classes, which all share."""
+
+    def __init__(self, loader: Any, changed: Callable[[ModuleType], None]) -> None:
+        self._loader, self._changed = loader, changed
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)
+
+    def create_module(self, spec: Any) -> Any:
+        return self._loader.create_module(spec)
+
+    def exec_module(self, module: Any) -> None:
+        module.__loader__ = module.__spec__.loader = self._loader
+        self._loader.exec_module(module)
+        self._changed(module)
 
 
 def _place_hdf5(library: Any, written: Place, read: Place) -> None:
@@ -143,37 +184,93 @@ def _place_safetensors(library: Any, written: Place, read: Place) -> None:
                 setattr(module, name, placed)
 
 
+def _place_store(store: Any, written: Place) -> None:
+    """A file by which processes find each other: of one alone it is written elsewhere; several
+    would not meet there."""
+    make = store.__init__
+
+    @wraps(make)
+    def made(self: Any, file_name: Any, world_size: Any = -1) -> None:
+        if int(world_size) > 1:
+            _Places.hear(MET, (file_name,))
+        else:
+            file_name = written(file_name)
+        with without_us:
+            make(self, file_name, world_size)
+
+    runs_ops(made)
+    store.__init__ = made
+
+
+def _place_history(library: Any, written: Place, read: Place) -> None:
+    for name, number, place in (
+        ("write_history_file", 0, written),
+        ("append_history_file", 1, written),
+        ("read_history_file", 0, read),
+    ):
+        if hasattr(library, name):  # libedit has no `append_history_file`
+            unnamed = os.path.join("~", ".history")
+            setattr(library, name, _placed(getattr(library, name), number, place, unnamed))
+
+
 def _watch_databases(library: Any, written: Place, read: Place) -> None:
-    connect, kind = library.connect, library.Connection
+    connect = library.connect
+    kind: Any = library.Connection
 
     def may(action: int, name: str | None, *_: Any) -> int:
         if action == library.SQLITE_ATTACH:
-            _Places.attached(name)
+            _Places.hear(ATTACHED, (name,))
         return int(library.SQLITE_OK)
+
+    class Connection(kind):  # type: ignore[misc]
+        """The one way to be asked before a statement opens a file. The program may have the same
+        asked of a function of its own, of which there is only one."""
+
+        __slots__ = ()
+        __module__, __qualname__, __doc__ = kind.__module__, kind.__qualname__, kind.__doc__
+
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            with without_us:
+                super().__init__(*args, **kwargs)
+            super().set_authorizer(may)
+
+        @wraps(kind.set_authorizer)
+        def set_authorizer(self, authorizer_callback: Any) -> None:
+            def both(action: int, *names: Any) -> Any:
+                with without_us:
+                    answer = authorizer_callback(action, *names)
+                return may(action, *names) if answer == library.SQLITE_OK else answer
+
+            with without_us:
+                super().set_authorizer(both if callable(authorizer_callback) else may)
 
     @wraps(connect)
     def connected(*args: Any, **kwargs: Any) -> Any:
+        if len(args) <= _FACTORY:
+            kwargs.setdefault("factory", Connection)
         with without_us:
-            connection = connect(*args, **kwargs)
-        if isinstance(connection, kind):
-            with suppress(library.Error):  # its class has closed it, or not opened it
-                kind.set_authorizer(connection, may)
-        return connection
+            return connect(*args, **kwargs)
 
-    runs_ops(connected)
+    for function in (connected, Connection.__init__, Connection.set_authorizer):
+        runs_ops(function)
     others: list[Any] = [sys.modules.get(name) for name in ("sqlite3", "_sqlite3")]
     for module in (library, *others):
-        if module is not None and vars(module).get("connect") is connect:
-            module.connect = connected
+        for name, old, new in (("connect", connect, connected), ("Connection", kind, Connection)):
+            if module is not None and vars(module).get(name) is old:
+                setattr(module, name, new)
 
 
-def _placed(original: Callable[..., Any], number: int, place: Place) -> Callable[..., Any]:
+def _placed(
+    original: Callable[..., Any], number: int, place: Place, unnamed: str | None = None
+) -> Callable[..., Any]:
     """Of a function that takes a path, or an open file, as its argument of that number, or by its
-    name."""
+    name; `unnamed` is where it goes without."""
 
     @wraps(original)
     def call(*args: Any, **kwargs: Any) -> Any:
-        if len(args) > number and isinstance(args[number], str | os.PathLike):
+        if unnamed is not None and (len(args) == number or args[number:] == (None,)):
+            args = (*args[:number], os.path.expanduser(unnamed))
+        if len(args) > number and isinstance(args[number], str | bytes | os.PathLike):
             path = place(args[number])
             args = (*args[:number], path, *args[number + 1 :])
         elif isinstance(kwargs.get("filename"), str | os.PathLike):

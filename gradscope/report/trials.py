@@ -27,6 +27,7 @@ HOLDS = "holds, but"
 _DOES = {
     EffectKind.CONNECTION: "connects to",
     EffectKind.PROCESS: "starts",
+    EffectKind.SIGNAL: "signals",
     EffectKind.WRITE: "writes",
     EffectKind.FOLDER: "makes the folder",
     EffectKind.RENAME: "renames",
