@@ -22,6 +22,7 @@ x = torch.tensor([[0.0, 1.0], [2.0, 3.0]], requires_grad={leaf})
 """
 BODIES = {
     "masked": "return torch.where(x > 0, x * torch.log(x), torch.zeros_like(x)).sum()",
+    "masked root": "return torch.where(x > 0, x.sqrt(), x).sum()",
     "root": "return (x * x).sqrt().sum()",
     "division": "return (1 / x).sum()",
 }
@@ -49,10 +50,22 @@ def edit(found: Finding) -> list[str]:
     return [line for line in patch.splitlines()[2:] if line.startswith(("+", "-"))]
 
 
+def test_a_branch_that_where_discards_of_each_sample_alone(tmp_path):
+    body, run = "return torch.where(x > 0, x.sqrt(), x)", "vmap(vmap(grad(f)))(x)"
+    path = tmp_path / "program.py"
+    path.write_text(PROGRAM.format(body=body, run=run, leaf=False))
+    (found,) = traced(path).findings
+
+    assert (found.rule, found.location.line) == ("GS101", 7)
+    assert "torch.where(x > 0, x, 1.0).sqrt()" in edit(found)[1]
+
+
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("body", BODIES)
 @pytest.mark.long
 def test_as_in_plain_code(body, way, tmp_path):
+    if (body, way) == ("masked root", "hessian"):
+        pytest.skip("its second pass goes back through the slope of the root itself")
     plain = finding(body, "f(x).backward()", tmp_path, leaf=True)
     found = finding(body, WAYS[way], tmp_path)
 

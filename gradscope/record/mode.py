@@ -244,7 +244,7 @@ class RecordingMode(Dispatch):
                 context.history.append(done)
             else:
                 context.history.clear()
-        context.running = NodeOps(node)
+        context.running = NodeOps(node, context.journal.transforms)
         if node is not None:
             self._entered.append(node)
 

@@ -23,16 +23,22 @@ class NodeOps:
     without a copy only when nobody else holds it.
     """
 
-    __slots__ = ("events", "made", "node", "ops", "saved", "saved_keys", "unpacked")
+    __slots__ = ("events", "made", "node", "ops", "saved", "saved_keys", "transforms", "unpacked")
 
-    def __init__(self, node: Any = None) -> None:
+    def __init__(self, node: Any = None, transforms: int = 0) -> None:
         self.node = node
+        self.transforms = transforms  # of torch.func, around the pass
         self.ops: list[tuple[OpInfo, tuple[Any, ...], dict[str, Any]]] = []
         self.made: set[int] = set()
         self.events: list[Raw] = []
         self.saved: list[tuple[str, Any]] | None = None  # read early where ops are judged late
         self.saved_keys: set[int | None] = set()
         self.unpacked: list[Any] = []  # what saved-tensor hooks gave back to this node
+
+    def takes_in(self, shape: tuple[int, ...], given: set[tuple[int, ...]]) -> bool:
+        """Whether a gradient of one of these shapes, which its node knows of, may have this one:
+        of a transform around the node, `vmap` puts dimensions before those."""
+        return any(shape[ahead:] in given for ahead in range(min(self.transforms, len(shape)) + 1))
 
     def nbytes(self) -> int:
         """The size of the tensors that are held."""

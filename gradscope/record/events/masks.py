@@ -35,7 +35,8 @@ def gradient_in(ops: NodeOps, made: frozenset[int] | None = None) -> torch.Tenso
     wanted = {tuple(item.shape) for item in metadata if hasattr(item, "shape")}
     for info, args, kwargs in ops.ops:
         for _, tensor in info.tensors(args, kwargs):
-            if tensor._cdata in ops.made or (wanted and tuple(tensor.shape) not in wanted):
+            shape = tuple(tensor.shape)
+            if tensor._cdata in ops.made or (wanted and not ops.takes_in(shape, wanted)):
                 continue
             if made is not None:
                 if is_gradient(tensor, made):
