@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -44,6 +44,8 @@ def signalled(
     number: signal.Signals,
     more: Iterable[str] = (),
     before: signal.Handlers = signal.SIG_DFL,
+    stdin: int | None = None,
+    send: Callable[[int, int], None] = os.kill,
 ) -> tuple[int, str]:
     """What `gradscope trace` prints, and its exit code, where it is sent a signal. `before`: what
     it inherits, as under nohup, which ignores one."""
@@ -52,6 +54,8 @@ def signalled(
         [sys.executable, "-m", "gradscope", "trace", "train.py", *more],
         cwd=folder,
         env=os.environ | {"PYTHONPATH": paths(), "NO_COLOR": "1"},
+        stdin=stdin,
+        start_new_session=True,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -60,7 +64,7 @@ def signalled(
         try:
             while not (folder / "running").exists() and process.poll() is None:
                 time.sleep(0.01)
-            process.send_signal(number)
+            send(process.pid, number)
             out, _ = process.communicate(timeout=120)
         finally:
             process.kill()  # nothing where it has ended; the program does not outlive it
@@ -105,6 +109,26 @@ def test_a_program_that_only_listens_goes_on(tmp_path: Path) -> None:
     assert out.index("heard") < out.index("finished") < out.index("healthy")
     assert "it was sent SIGUSR1)" in " ".join(out.split())
     assert code == 0
+
+
+@pytest.mark.parametrize("send", [os.kill, os.killpg], ids=["to us", "to all"])
+@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGINT], ids=str)
+@pytest.mark.long
+def test_at_a_terminal_each_comes_once(
+    number: signal.Signals, send: Callable[[int, int], None], tmp_path: Path
+) -> None:
+    """Its signals go to all processes of the group, of which the program is one there."""
+    program = HEARS.replace("SIGUSR1", number.name) + LOOP.replace("BROKEN", "False")
+    program = program.replace('print("finished"', 'time.sleep(0.4)\nprint("finished"')
+    main, terminal = os.openpty()
+    try:
+        _, out = signalled(tmp_path, program, number, stdin=terminal, send=send)
+    finally:
+        os.close(main)
+        os.close(terminal)
+
+    assert out.count("heard") == 1
+    assert "finished" in out
 
 
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT], ids=str)

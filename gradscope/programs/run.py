@@ -31,7 +31,6 @@ STOP_GRACE = 5.0  # seconds that a program has to unwind after we stopped it
 END_GRACE = 60.0  # and for its exit handlers, where it ended by itself
 INTERRUPT_GRACE = 0.6  # and after Ctrl-C, when somebody waits for the report
 TWICE = 0.05  # within which a signal that comes again is the same one
-FORWARD_AFTER = 0.3  # a terminal's Ctrl-C reaches the child without our help
 
 
 def run(
@@ -69,6 +68,7 @@ def run(
     from gradscope.programs.child import Job
     from gradscope.programs.load import files_of
     from gradscope.programs.process import start
+    from gradscope.programs.witness import Witness
     from gradscope.record.sites import claim, shown_path
 
     silent = silent or repeat is not None
@@ -100,16 +100,20 @@ def run(
                 # Sent to a process and to its group at once, as `timeout` does, it comes twice
                 # where a bare program would have seen one.
                 now, name = time.monotonic(), signal.Signals(number).name
-                if now - passed_on.get(name, -1.0) > TWICE:
+                is_new = now - passed_on.get(name, -1.0) > TWICE
+                if is_new and not witness.has_seen(number):
                     child.pass_on(number)
-                passed_on[name] = now
+                passed_on[name] = time.monotonic()
 
             # The program ignores what we do, until it has a handler of its own.
             unheeded = ignored()
             numbers = () if silent else {*PASSED_ON, *unheeded}
-            with heard(numbers, pass_on, though_ignored=True):
+            witness = Witness(not (child.leads or silent) and os.name == "posix")
+            # Behind the handlers, which are none of its own: what we ignore ends it.
+            with heard(numbers, pass_on, though_ignored=True), witness:
                 is_trial = repeat is not None
                 wait = _Wait(child, limit, interrupts, on_progress, is_trial=is_trial, ranks=ranks)
+                wait.has_come = witness.has_seen
                 wait.until_gone()
         if kept is not None and wait.snapshots:
             kept.hold(child, wait)
@@ -246,6 +250,8 @@ class _Wait:
         self._ends_by = self._started + limit if limit else float("inf")
         self._asked_to_end = ""  # why we did: "Ctrl-C", "the time limit of 5 s", `OTHERS`
         self._forwarded = False
+        # Whether a signal that came to us has come to the child as well.
+        self.has_come: Callable[[int], bool] = lambda number: False
         self._status: int | None = None
         self._gone = self._started
 
@@ -343,9 +349,8 @@ class _Wait:
         if len(self._interrupts) > 1 or (self._interrupts and self._is_trial):
             self._ends_by = now
         if self._asked_to_end and not self._forwarded and self._final is None:
-            since = now - self._interrupts[0] if self._interrupts else FORWARD_AFTER
-            if since >= FORWARD_AFTER or self._child.leads:
-                self._forwarded = True
+            self._forwarded = True
+            if not (self._interrupts and self.has_come(signal.SIGINT)):
                 self._child.interrupt()
         if now < self._ends_by:
             return
