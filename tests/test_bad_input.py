@@ -1,6 +1,8 @@
 """What cannot be run is said in one clear line, with exit code 2 and no traceback of ours."""
 
+import marshal
 import os
+import py_compile
 import textwrap
 from pathlib import Path
 
@@ -152,6 +154,19 @@ def test_a_failing_import_shows_the_users_frames_alone(refused):
     assert lines[0] == "outer.py could not be imported: No module named 'a_module_that_nobody_has'"
     frames = [line.strip().split(", ")[0] for line in lines if line.startswith("  File")]
     assert frames == [f'File "{Path(name).resolve()}"' for name in ("outer.py", "inner.py")]
+
+
+@pytest.mark.parametrize("content", [marshal.dumps((1, 2)), b"\0" * 40, b"\xe3"])
+def test_a_damaged_copy_of_a_compiled_module_is_to_be_deleted(content, refused):
+    write("inner.py", "")
+    write("outer.py", "import torch\nimport inner\n")
+    copy = Path(py_compile.compile("inner.py"))
+    copy.write_bytes(copy.read_bytes()[:16] + content)
+
+    lines = refused("outer.py")
+
+    assert lines[0].startswith(f"outer.py could not be imported: {copy} is damaged (")
+    assert "once you delete it" in lines[1]
 
 
 def test_a_module_that_is_missing(refused):

@@ -21,7 +21,7 @@ from gradscope.facts import Effect, Ending, Hurdle, Trace
 from gradscope.programs import native, redirect, streams
 from gradscope.programs.audit import Effects, own_work
 from gradscope.programs.channel import Channel, ChildFault, Final, NoAnswer, Progress
-from gradscope.programs.endings import ending_of, has_users_frames, is_ours, tell_hook, trimmed
+from gradscope.programs.endings import ending_of, is_ours, not_importable, tell_hook
 from gradscope.programs.load import files_of, install, run_script
 from gradscope.programs.loss import Run, prepare_function, prepare_parts
 from gradscope.programs.overlay import Overlay
@@ -35,7 +35,7 @@ from gradscope.programs.step.tape import Tape
 from gradscope.programs.targets import Function, KeptStep, Parts, Script, Target
 from gradscope.record import StopTrace
 from gradscope.record.observation import Observation
-from gradscope.record.sites import calls_program, claim, shown_path
+from gradscope.record.sites import calls_program, claim
 from gradscope.signals import ASKS_PLACE, as_python_starts, leave, undisturbed
 
 PROGRESS_EVERY = 0.1  # seconds
@@ -327,8 +327,9 @@ def _run(job: Job, channel: Channel, snapshots: Snapshots | None) -> int:
 
 def _ended_by(error: BaseException, job: Job, messenger: Messenger, channel: Channel) -> int:
     """Report what the program let out, and return its exit code."""
-    if isinstance(error, ImportError | SyntaxError) and not messenger.observation.steps:
-        channel.close(_not_importable(job.target, error))
+    refusal = None if messenger.observation.steps else not_importable(job.target.name, error)
+    if refusal is not None:
+        channel.close(refusal)
         return 2
     if isinstance(error, Exception) and is_ours(error):
         raise error
@@ -361,24 +362,6 @@ def _prepare(
         case KeptStep():
             play_step = play.prepare(target.folder)
             return (lambda _: play_step()), {}
-
-
-def _not_importable(target: Target, error: ImportError | SyntaxError) -> GradscopeError:
-    if isinstance(error, SyntaxError):
-        place = f"{shown_path(error.filename or '?')}:{error.lineno}:{error.offset or 1}"
-        return GradscopeError(
-            f"{place}: {error.msg}", help="it is not valid Python", detail=trimmed(error)
-        )
-    help = (
-        "gradscope runs in the Python of its own environment: install the program's packages there"
-    )
-    if "no known parent package" in str(error):
-        help = "a file of a package is named as for python -m: gradscope trace package.module"
-    return GradscopeError(
-        f"{target.name} could not be imported: {error}",
-        help=help,
-        detail=trimmed(error) if has_users_frames(error) else "",
-    )
 
 
 def _redirect(job: Job) -> None:

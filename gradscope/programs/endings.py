@@ -1,5 +1,6 @@
 """How a program ended, told in its own frames: exceptions, exits, and deaths in native code."""
 
+import importlib.machinery
 import linecache
 import re
 import signal
@@ -8,8 +9,9 @@ import traceback
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from types import CodeType, TracebackType
+from typing import Any
 
-from gradscope.errors import CTRL_C
+from gradscope.errors import CTRL_C, GradscopeError
 from gradscope.facts import Ending, Location
 from gradscope.record.sites import (
     OURS,
@@ -27,7 +29,48 @@ _FRAME = re.compile(r'^  File "(.+)", line (\d+) in (.+)$', re.MULTILINE)  # fau
 # Of torch: who is in there may wait for other processes. The hooks of DDP and FSDP run in backward.
 _WAITING = ("distributed/", "autograd/graph.py")
 
+_importer: Any = sys.modules[importlib.machinery.SourceFileLoader.__module__]
 _WITHOUT_A_WORD = "by native code or with all files closed, ours included"
+
+
+def not_importable(target: str, error: BaseException) -> GradscopeError | None:
+    """Of a program that did not come to its first step: what kept it from being loaded, if that is
+    what the error tells of."""
+    damaged = _damaged_copy(error)
+    if damaged is not None:
+        reason = str(error).partition(" in ")[0]  # one of them names the file as well
+        return GradscopeError(
+            f"{target} could not be imported: {shown_path(damaged)} is damaged ({reason})",
+            help="it is Python's own copy of a compiled module, made anew once you delete it",
+        )
+    if isinstance(error, SyntaxError):
+        place = f"{shown_path(error.filename or '?')}:{error.lineno}:{error.offset or 1}"
+        return GradscopeError(
+            f"{place}: {error.msg}", help="it is not valid Python", detail=trimmed(error)
+        )
+    if not isinstance(error, ImportError):
+        return None
+    help = (
+        "gradscope runs in the Python of its own environment: install the program's packages there"
+    )
+    if "no known parent package" in str(error):
+        help = "a file of a package is named as for python -m: gradscope trace package.module"
+    return GradscopeError(
+        f"{target} could not be imported: {error}",
+        help=help,
+        detail=trimmed(error) if has_users_frames(error) else "",
+    )
+
+
+def _damaged_copy(error: BaseException) -> str | None:
+    """The `.pyc` that Python could not load. Of an ImportError it leaves its own frames out."""
+    if isinstance(error, ImportError):
+        return error.path if error.msg.startswith("Non-code object") else None
+    *_, last = (None, *traceback.walk_tb(error.__traceback__))
+    if last is None or last[0].f_code is not _importer._compile_bytecode.__code__:
+        return None
+    path = last[0].f_locals.get("bytecode_path")
+    return path if isinstance(path, str) else None
 
 
 def ending_of(error: BaseException) -> Ending:
