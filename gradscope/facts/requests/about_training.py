@@ -98,19 +98,21 @@ class RateOfOne(OfUsage):
     """Give the optimizer the learning rate 1, which a schedule then multiplies by the rates."""
 
 
-class GiveParameters(OfUsage):
-    """Let the optimizer hold the parameters `leaves` in the place of those that it was given."""
+class ToHold(OfUsage):
+    """Let the optimizer hold the parameters `leaves`, which get a gradient."""
 
     leaves: tuple[str, ...]
 
 
-class AddParameters(OfUsage):
-    """Let the optimizer hold the parameters `leaves` beside those that it was given."""
-
-    leaves: tuple[str, ...]
+class GiveParameters(ToHold):
+    """In the place of those that it was given."""
 
 
-class CompleteGroups(AddParameters):
+class AddParameters(ToHold):
+    """Beside those that it was given."""
+
+
+class CompleteGroups(ToHold):
     """Let the groups, which part the parameters by a condition each, leave none out."""
 
 

@@ -39,7 +39,7 @@ def given(culprit: Culprit, request: ask.GiveParameters) -> Ways:
     yield from made_later(culprit)
 
 
-def added(culprit: Culprit, request: ask.AddParameters) -> Ways:
+def added(culprit: Culprit, request: ask.ToHold) -> Ways:
     """`Adam([*G.parameters(), *F.parameters()])` for `Adam(G.parameters())`."""
     for scope in request.usage.scopes[:1]:
         source = _source_of(culprit, scope)

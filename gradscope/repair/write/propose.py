@@ -223,7 +223,7 @@ def candidates(culprit: Culprit, fix: Fix) -> Iterator[Candidate]:
         if all(edit.file == culprit.source.file for edit in one.edits):
             # What autograd is to allow may be that the program computes something a second time,
             # and `parameters()` is an iterator, which gives them once.
-            is_anew = isinstance(fix.request, ask.Allow | ask.AddParameters | ask.GiveParameters)
+            is_anew = isinstance(fix.request, ask.Allow | ask.ToHold)
             one = one if is_anew else once.computed_once(culprit, one)
             one = replace(one, edits=culprit.with_import(one.edits))
         if one.edits and (one.edits, one.alone) not in seen and len(seen) < MOST:
