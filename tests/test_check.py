@@ -390,6 +390,7 @@ def test_the_sample_configurations_are_healthy(path, monkeypatch):
 
 
 class TestCommand:
+    @pytest.mark.long
     def test_reports_in_several_formats(self, gradscope, tmp_path):
         done = gradscope(
             "check", "gamma_mask", "gamma_mask_fixed", "--no-verify",

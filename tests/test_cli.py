@@ -142,6 +142,7 @@ def test_a_program_that_fails_by_itself_is_no_finding(gradscope, tmp_path):
     assert (done.returncode, json.loads(done.stdout)["verdict"]) == (2, "failed")
 
 
+@pytest.mark.long
 def test_ctrl_c_gives_a_report(tmp_path):
     (tmp_path / "train.py").write_text(LOOP)
     command = [sys.executable, "-m", "gradscope", "trace", "train.py", "--steps", "100000"]
@@ -194,6 +195,7 @@ def test_ctrl_c_while_the_commands_are_imported_is_said():
     assert (done.returncode, done.stderr) == (130, "gradscope: error: interrupted\n")
 
 
+@pytest.mark.long
 def test_a_closed_pipe_is_no_error(tmp_path):
     (tmp_path / "loss.py").write_text(MASKED.replace("print(", "("))
     command = f"{sys.executable} -m gradscope trace loss.py --no-verify | head -c 1 >/dev/null"

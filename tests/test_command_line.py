@@ -96,6 +96,7 @@ def test_quiet_says_how_many_of_several(gradscope, tmp_path):
     assert done.stdout.count("\n") == 1
 
 
+@pytest.mark.long
 def test_trace_and_fix_leave_out_what_nobody_selected(gradscope, tmp_path):
     (tmp_path / "broken.py").write_text(BROKEN)
 
@@ -112,6 +113,7 @@ def test_trace_and_fix_leave_out_what_nobody_selected(gradscope, tmp_path):
     assert (fixed.stdout, fixed.returncode) == ("", 0)
 
 
+@pytest.mark.long
 def test_norms_is_quiet_and_only_reads_with_exit_zero(gradscope, tmp_path):
     (tmp_path / "sound.py").write_text(BROKEN.replace("zeros", "ones"))
     told = gradscope("norms", "vanishing", "-q")

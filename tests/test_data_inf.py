@@ -63,6 +63,7 @@ def test_an_inf_that_is_masked_before_is_meant(tmp_path, item, used):
     assert told(tmp_path, item, used) == ()
 
 
+@pytest.mark.long
 def test_a_line_that_numpy_warned_of_is_not_blamed_for_other_data(gradscope, tmp_path):
     plotted = "\nshares = np.log(np.zeros(2))  # of a plot\n\nclass Counts"
     (tmp_path / "train.py").write_text(

@@ -176,6 +176,7 @@ for step in range(40):
 """
 
 
+@pytest.mark.long
 def test_a_scale_of_0_is_where_a_likelihood_without_its_sign_ends(tmp_path):
     text = FALLING.format(scale="logarithm.exp()", after="")
     first, second = diagnosed_text(text, tmp_path, verify=True).findings

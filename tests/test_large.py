@@ -104,6 +104,7 @@ def test_a_long_graph_is_walked_without_recursion(ops, tmp_path):
     assert report.findings[0].location.line == 8
 
 
+@pytest.mark.long
 def test_a_mask_is_found_however_far_it_is(tmp_path):
     assert run(FAR_MASK, tmp_path).findings[0].name == "masked-branch"
 
@@ -159,6 +160,7 @@ def test_a_long_graph_is_freed_without_recursion(command, tmp_path):
     assert "freed 1" in done.stdout + done.stderr
 
 
+@pytest.mark.long
 def test_deep_recursion(tmp_path):
     (finding,) = run(DEEP, tmp_path).findings
 

@@ -176,6 +176,7 @@ def test_the_patch_puts_it_in_time(gradscope, tmp_path, body, repaired):
     assert found == repaired.splitlines()
 
 
+@pytest.mark.long
 def test_the_clipping_that_came_too_early_leads_over_the_divergence(gradscope, tmp_path):
     body = (NORM + PLAIN + STEP).splitlines()
     script = SCRIPT.replace("lr=1e-2", "lr=0.9").replace("range(3)", "range(30)")

@@ -92,6 +92,7 @@ def said(grown: Path, *words: str) -> str:
     return run.stdout
 
 
+@pytest.mark.long
 def test_a_rule_speaks_and_a_format_writes_it_down(grown):
     traced = said(grown, "-m", "gradscope", "trace", "a_sum", "--format", "shout")
 
@@ -103,6 +104,7 @@ def test_the_lists_that_a_user_sees_have_them(grown):
     assert "a_sum" in said(grown, "-m", "gradscope", "examples")
 
 
+@pytest.mark.long
 def test_a_cause_that_is_taken_away_is_missed_by_nothing(tmp_path):
     copy = shutil.copytree(PACKAGE, tmp_path / "gradscope", ignore=shutil.ignore_patterns("*.pyc"))
     (copy / "rules/causes/masked_branch.py").unlink()

@@ -321,6 +321,7 @@ def test_one_place_is_mended_rather_than_two_that_break_by_the_same_zero(tmp_pat
     assert "half != 0" not in fix.patch
 
 
+@pytest.mark.long
 def test_a_bound_that_leaves_a_huge_loss_is_not_verified(tmp_path):
     script = tmp_path / "rate.py"
     script.write_text(

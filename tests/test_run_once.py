@@ -400,6 +400,7 @@ def test_the_commands_say_how_often_the_program_ran(gradscope, tmp_path):
     assert (tmp_path / "log").read_text() == "one\n" * 2  # once for each command
 
 
+@pytest.mark.long
 def test_a_killed_try_leaves_no_folder(tmp_path):
     """Whatever ends the child, its parent removes what it wrote; and the next run what was left by
     a parent that was killed as well."""

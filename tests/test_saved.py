@@ -134,6 +134,7 @@ def saved_run(gradscope: Command, folder: Path) -> Path:
     return folder / "run.json"
 
 
+@pytest.mark.long
 def test_report_prints_what_trace_printed_but_for_the_tries(gradscope, tmp_path):
     saved_run(gradscope, tmp_path)
 

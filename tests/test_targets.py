@@ -346,6 +346,7 @@ class TestEndings:
         assert len(files) == 1 and "program.py" in files[0]
 
     @pytest.mark.parametrize("clause", ["except Exception:", "except:"])
+    @pytest.mark.long
     def test_nothing_swallows_our_stopping(self, clause):
         target = script(
             f"{BAD_STEP.splitlines()[0]}\n{BAD_STEP.splitlines()[1]}\nwhile True:\n"

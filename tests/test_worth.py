@@ -276,6 +276,7 @@ loss.backward()
 """
 
 
+@pytest.mark.long
 def test_a_bound_that_loses_the_true_value_is_not_verified(tmp_path: Path):
     fixes = diagnosed_text(SATURATED, tmp_path, verify=True).findings[0].fixes
     tried = [fix.verdict for fix in fixes if isinstance(fix.verdict, Verified | Holds)]
