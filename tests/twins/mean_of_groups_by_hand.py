@@ -36,7 +36,7 @@ class TransectPool(torch.autograd.Function):
     def backward(ctx, g):
         owner, _size = ctx.saved_tensors
         return g.index_select(0, owner), None, None  # -
-        # + return (g / size[:, None]).index_select(0, owner), None, None
+        # + return (g / _size[:, None]).index_select(0, owner), None, None
 
 
 def survey(seed):
