@@ -118,15 +118,14 @@ class Absences:
             for key, absence in self._missing.items()
             if absence.step == step and absence.reason not in _UNREAD
         }
-        if absent:
-            self._settled |= absent & held_by(optimizer)
+        absent &= held_by(optimizer) if absent else set()
+        self._settled |= absent
         phase = next((one for one in self._phases if one.optimizer() is optimizer), None)
         if phase is not None:
             phase.last, phase.looked_at = step, phase.looked_at + 1
             phase.absent &= {id(one) for one in parameters_of(optimizer) if one.grad is None}
         elif len(self._phases) < _MOST_OPTIMIZERS:
-            held = absent & held_by(optimizer)
-            self._phases.append(_Phase(weakref.ref(optimizer), held, step, step))
+            self._phases.append(_Phase(weakref.ref(optimizer), absent, step, step))
 
     def facts(
         self,

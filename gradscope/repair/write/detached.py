@@ -292,15 +292,13 @@ def _registered(culprit: Culprit) -> Iterator[Candidate]:
 
 def _written_into(culprit: Culprit) -> Iterator[Candidate]:
     """`self.centres.data.copy_(start)` for `self.centres = nn.Parameter(start)`."""
-    made = culprit.statement
-    value = made.value if isinstance(made, ast.Assign) else None
-    if not isinstance(value, ast.Call) or culprit.dotted(value) not in PARAMETERS:
-        return
-    if made is not None and isinstance(made, ast.Assign) and value.args:
-        of = culprit.source.of
-        text = f"{of(made.targets[0])}.data.copy_({of(value.args[0])})"
-        title = "write the values into the parameter that is there"
-        yield Candidate(title, (culprit.source.replaced(made, text),))
+    match made := culprit.statement:
+        case ast.Assign(targets=[target, *_], value=ast.Call(args=[start, *_]) as value):
+            if culprit.dotted(value) in PARAMETERS:
+                of = culprit.source.of
+                text = f"{of(target)}.data.copy_({of(start)})"
+                title = "write the values into the parameter that is there"
+                yield Candidate(title, (culprit.source.replaced(made, text),))
 
 
 def _made_once(culprit: Culprit) -> Iterator[Candidate]:

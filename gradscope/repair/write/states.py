@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from gradscope.facts import Edit
-from gradscope.ops.dtypes import wider
+from gradscope.ops.dtypes import HALF, wider
 from gradscope.repair.write.culprit import Candidate, Culprit
 from gradscope.repair.write.splice import keyword
 from gradscope.repair.write.statements import rebound
@@ -23,7 +23,7 @@ _OF_PARAMETERS = ("grad", "data")  # attributes of torch's: they keep the dtype 
 def widened(culprit: Culprit) -> Iterator[Candidate]:
     """The state and the gradient that goes into it in a wider dtype; nothing where no state of the
     file takes part in the culprit."""
-    if culprit.dtype not in ("float16", "bfloat16") or culprit.node is None:
+    if culprit.dtype not in HALF or culprit.node is None:
         return
     wide, method = wider(culprit.dtype)
     value = _Value(culprit.source)
