@@ -151,6 +151,12 @@ def called(call: ast.Call) -> str:
     return last_name(call.func)
 
 
+def is_in_place(call: ast.Call) -> bool:
+    """Whether torch's naming says that a call writes into what it is of: `x.log_()`."""
+    name = called(call)
+    return name.endswith("_") and not name.endswith("__")
+
+
 def argument(call: ast.AST | None, name: str, position: int | None = None) -> ast.expr | None:
     """What a call is given by that name, else at a position; None also of what is no call."""
     if not isinstance(call, ast.Call):

@@ -5,7 +5,7 @@ import ast
 from collections.abc import Iterator
 
 from gradscope.facts import Location
-from gradscope.source.arguments import called
+from gradscope.source.arguments import is_in_place
 from gradscope.source.literals import number
 from gradscope.source.meaning import binding
 from gradscope.source.spans import ancestors
@@ -50,8 +50,7 @@ def is_write(source: Source, statement: ast.stmt) -> bool:
     if isinstance(statement, ast.Assign):
         return isinstance(statement.targets[0], ast.Subscript)
     call = statement.value if isinstance(statement, ast.Expr) else None
-    name = called(call) if isinstance(call, ast.Call) else ""
-    return name.endswith("_") and not name.endswith("__")
+    return isinstance(call, ast.Call) and is_in_place(call)
 
 
 def in_place_of(source: Source, statement: ast.stmt) -> str:

@@ -12,7 +12,7 @@ from gradscope.ops import Edge, lookup
 from gradscope.repair.budget import Search
 from gradscope.repair.write.splice import before
 from gradscope.source import Names, Source, SourceError, expression, find, operands, read
-from gradscope.source.arguments import called, spelled
+from gradscope.source.arguments import is_in_place, spelled
 from gradscope.source.spans import parenthesized, statement_at
 from gradscope.source.text import NO_TEXTS, Texts
 
@@ -112,11 +112,9 @@ class Culprit:
 
     def written_by(self, node: ast.AST | None) -> ast.expr | None:
         """`h` in `h.log_()`."""
-        if not isinstance(node, ast.Call):
+        if not isinstance(node, ast.Call) or not is_in_place(node):
             return None
-        name = called(node)
-        in_place = name.endswith("_") and not name.endswith("__")
-        return spelled(self.source, node).first if in_place else None
+        return spelled(self.source, node).first
 
     def at(self, location: Location | None) -> ast.expr | None:
         """The expression at a place in this file."""

@@ -13,7 +13,7 @@ from gradscope.repair.write.splice import after, before, whole_lines
 from gradscope.repair.write.statements import block_of, node_at
 from gradscope.repair.write.training import optimizers
 from gradscope.source import Source, operands
-from gradscope.source.arguments import BINARY, called, spelled
+from gradscope.source.arguments import BINARY, called, is_in_place, spelled
 from gradscope.source.hand_updates import Holder, holder_of, in_place_of, is_write, written
 from gradscope.source.spans import ancestors, statement_at
 from gradscope.source.tree import parts
@@ -147,7 +147,7 @@ def _switched_off(source: Source, call: ast.Call) -> Iterator[Edit]:
 def _renamed(source: Source, call: ast.Call) -> Iterator[Edit]:
     """Without the underscore: `x = x.relu()` where the result was not used, else `x.relu()`."""
     function, name = call.func, called(call)
-    if not name.endswith("_") or name.endswith("__") or name in _FILLS:
+    if not is_in_place(call) or name in _FILLS:
         return
     if not isinstance(function, ast.Attribute):
         return

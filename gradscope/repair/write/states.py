@@ -14,7 +14,7 @@ from gradscope.repair.write.statements import rebound
 from gradscope.repair.write.uses import calls_around
 from gradscope.rules.wording import phrases, proposals
 from gradscope.source import Source
-from gradscope.source.arguments import argument, arguments_of, called, spelled
+from gradscope.source.arguments import argument, arguments_of, called, is_in_place, spelled
 
 _LIKE = ("zeros_like", "ones_like", "full_like", "empty_like")
 _OF_PARAMETERS = ("grad", "data")  # attributes of torch's: they keep the dtype of their parameter
@@ -137,16 +137,15 @@ def _written(source: Source) -> Iterator[tuple[ast.expr, ast.expr]]:
         yield one.target, one.value
     for call in source.nodes.every(ast.Call):
         held: ast.expr = call
-        while isinstance(held, ast.Call) and _is_in_place(held):
+        while isinstance(held, ast.Call) and _is_method_in_place(held):
             assert isinstance(held.func, ast.Attribute)
             held = held.func.value
         if held is not call:
             yield from ((held, one) for one in call.args)
 
 
-def _is_in_place(call: ast.Call) -> bool:
-    name = called(call)
-    return isinstance(call.func, ast.Attribute) and name.endswith("_") and name[-2:] != "__"
+def _is_method_in_place(call: ast.Call) -> bool:
+    return isinstance(call.func, ast.Attribute) and is_in_place(call)
 
 
 def _key(node: ast.AST) -> str | None:
