@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from apart import in_fork, programs_in, run_plainly, traced
+from torch.overrides import get_overridable_functions
 
 ODD = Path(__file__).parent / "programs" / "odd"
 NEEDS = {"notebook": "IPython"}
@@ -70,3 +71,26 @@ def test_warnings_are_shown_at_the_lines_of_the_program(words, tmp_path):
 
     assert "reads.py:7: UserWarning" in bare.stderr
     assert without_profiler(seen.stderr) == without_profiler(bare.stderr)
+
+
+def test_overrides_are_given_the_original_method(tmp_path, capfd):
+    """Tables of functions that were made before know no other."""
+    get_overridable_functions()
+    program = tmp_path / "overrides.py"
+    program.write_text(
+        "import torch\n"
+        "from torch.overrides import TorchFunctionMode, resolve_name\n"
+        "class Names(TorchFunctionMode):\n"
+        "    def __torch_function__(self, func, types, args=(), kwargs=None):\n"
+        "        print(resolve_name(func))\n"
+        "        return func(*args, **(kwargs or {}))\n"
+        "w = torch.ones(1, requires_grad=True)\n"
+        "value = w.detach()\n"
+        "with Names():\n"
+        "    float(value), value.item(), value.tolist(), value.numpy()\n"
+        "w.square().sum().backward()\n"
+    )
+    traced(program)
+
+    told = [f"torch.Tensor.{name}" for name in ("__float__", "item", "tolist", "numpy")]
+    assert capfd.readouterr().out.split() == told

@@ -162,9 +162,10 @@ def test_the_next_fault_is_repaired_below_the_lines_that_a_patch_added(traced):
     (finding,) = report.findings
     patch = finding.fixes[0].patch or ""
     removed = [line for line in patch.splitlines() if re.match(r"-\s", line)]
-    assert len(removed) == 2
+    assert len(removed) == 3
     assert "torch.exp(scores" in removed[0]
-    assert "/ kept.sum(1)" in removed[1]
+    assert "/ weights.sum(-1" in removed[1]
+    assert "/ kept.sum(1)" in removed[2]
     assert "+    scores_amax = scores.amax(-1, keepdim=True)" in patch
 
 

@@ -73,9 +73,11 @@ class EveryOp:
         tensors: Any = torch.Tensor
         reads = [(tensors, name) for name in ("tolist", "numpy", "__reduce_ex__")]
         for owner, name in (*reads, (torch._tensor_str, "_str")):
-            stand_in(stack, owner, name, _telling_reads(self, getattr(owner, name), thread))
+            read = _telling_reads(self, getattr(owner, name), thread)
+            stand_in(stack, owner, name, read, of_each=owner is tensors)
         for name in ("item", "__float__"):
-            stand_in(stack, tensors, name, _telling_nan(self, getattr(tensors, name), thread))
+            read = _telling_nan(self, getattr(tensors, name), thread)
+            stand_in(stack, tensors, name, read, of_each=True)
         self.depth.compiled.follow(stack, lambda: self.depth.note_compiled(self.context.step))
         follow_objects(stack, self.context.received)
         self._follow_captures(stack)

@@ -4,9 +4,10 @@ import inspect
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, suppress
+from dataclasses import dataclass
 from functools import WRAPPER_ASSIGNMENTS, cache
 from threading import get_ident
-from types import CodeType, FunctionType, TracebackType
+from types import CodeType, FunctionType, MethodType, TracebackType
 from typing import Any
 
 import torch
@@ -22,11 +23,19 @@ _HAS_STRATEGIES = hasattr(_dynamo, "_FrameExecStrategy")  # torch 2.6 has none
 
 
 def stand_in(
-    stack: ExitStack, owner: Any, name: str, new: Callable[..., Any], *, inner: bool = False
+    stack: ExitStack,
+    owner: Any,
+    name: str,
+    new: Callable[..., Any],
+    *,
+    inner: bool = False,
+    of_each: bool = False,
 ) -> None:
     """Put `new` in the place of a function, until `stack` ends. What the program can ask a function
     (its name, documentation, annotations, signature, attributes) is answered as by the original.
-    `inner` is as in `hide_from_dynamo`."""
+    `inner` is as in `hide_from_dynamo`. With `of_each`, the class itself goes on to give the
+    original of a method: torch looks there for what it asks those about who override it, and the
+    tables that they have of torch's functions know no other."""
     old = vars(owner).get(name, getattr(owner, name))
     original = getattr(old, "__func__", old)
     for attribute in WRAPPER_ASSIGNMENTS:
@@ -47,7 +56,21 @@ def stand_in(
         stack.callback(setattr, owner, name, old)
     else:  # it belongs to a class above
         stack.callback(delattr, owner, name)
-    setattr(owner, name, classmethod(new) if isinstance(old, classmethod) else new)
+    if of_each:
+        setattr(owner, name, _OfEach(old, new))
+    else:
+        setattr(owner, name, classmethod(new) if isinstance(old, classmethod) else new)
+
+
+@dataclass(frozen=True)
+class _OfEach:
+    """A method of instances that their class does not show."""
+
+    original: Any
+    method: Callable[..., Any]
+
+    def __get__(self, instance: object, owner: type | None = None) -> Any:
+        return self.original if instance is None else MethodType(self.method, instance)
 
 
 def is_elsewhere(thread: int) -> bool:
