@@ -231,6 +231,22 @@ class StateOfAnother(Refusal):
     location: Location | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayoutRefused(Refusal):
+    """An optimizer of the class `optimizer` was to step along gradients that are `sparse`, where it
+    takes dense ones alone, or along dense ones, where it takes sparse ones alone: those of the
+    parameters `names`, out of all `held` that have a gradient. `layers` are the places where the
+    modules are made that choose the layout of their gradients themselves, one for each of the
+    parameters, or none. `location` is where the optimizer was made."""
+
+    optimizer: str
+    sparse: bool
+    names: tuple[str, ...]
+    held: int
+    layers: tuple[Location, ...]
+    location: Location | None
+
+
 AnyRefusal = (
     ChangedInPlace
     | GraphFreed
@@ -240,6 +256,7 @@ AnyRefusal = (
     | PastScaler
     | UnscaledTwice
     | StateOfAnother
+    | LayoutRefused
     | ViewWritten
     | NotScalar
     | NotUsed

@@ -172,6 +172,13 @@ class Thaw(Allow):
     turns: tuple[Location, ...] = ()
 
 
+class SetSparse(Allow):
+    """Have the layers that are made at these places give gradients that are `sparse`, or not."""
+
+    sparse: bool
+    layers: tuple[Location, ...]
+
+
 class DifferentiateBy(Allow):
     """Ask for the gradient of the tensor `name`."""
 

@@ -27,7 +27,7 @@ from gradscope.record.definitions import (
 from gradscope.record.events.provenance import storage_key
 from gradscope.record.graph import consumers, leaf_ids, up, withheld
 from gradscope.record.held import alive, variables
-from gradscope.record.optimizers import parameters_of
+from gradscope.record.refusals import steps
 from gradscope.record.refusals.exceptions import (
     Raised,
     chain,
@@ -59,7 +59,11 @@ def refusal_of(
             return _Inquiry(context, notes).of_number(one.obj, raised)
         if isinstance(one, RuntimeError) and (optimizer := stepping(one)) is not None:
             raised = Raised.by(one, flow, context.step)
-            return _Inquiry(context, notes).of_another(optimizer, raised)
+            context.names.look(raised.frame)
+            fields = {**raised.at, "location": notes.place_of(optimizer)}
+            return steps.layout(optimizer, context.names, fields) or steps.state(
+                optimizer, context.names, fields
+            )
     return None
 
 
@@ -247,32 +251,6 @@ class _Inquiry:
         return refusals.WithoutGraph(
             **raised.at, reason=reason, call=call, location=location, related=related
         )
-
-    def of_another(self, optimizer: Any, raised: Raised) -> refusals.AnyRefusal | None:
-        """The state that an optimizer was loaded with, where its shapes are not the parameters'."""
-        parameters = list(parameters_of(optimizer))
-        for key in dict.fromkeys(key for one in parameters for key in optimizer.state.get(one, ())):
-            kept = {one: optimizer.state.get(one, {}).get(key) for one in parameters}
-            both = [
-                (one, of) for one, of in kept.items() if isinstance(of, torch.Tensor) and of.dim()
-            ]
-            wrong = next(((one, of) for one, of in both if one.shape != of.shape), None)
-            in_order = sorted(one.shape for one, _ in both) == sorted(of.shape for _, of in both)
-            # What none of them has in its parameter's shape is of another kind: rows, all in one.
-            if wrong is None or not (in_order or any(one.shape == of.shape for one, of in both)):
-                continue
-            self._context.names.look(raised.frame)
-            return refusals.StateOfAnother(
-                **raised.at,
-                optimizer=type(optimizer).__name__,
-                name=self._name(wrong[0], raised),
-                shape=tuple(wrong[0].shape),
-                key=str(key),
-                kept=tuple(wrong[1].shape),
-                in_order=in_order,
-                location=self._notes.place_of(optimizer),
-            )
-        return None
 
     def _view_written(self, raised: Raised) -> refusals.AnyRefusal | None:
         name, view = written_at(raised)

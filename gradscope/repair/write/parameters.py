@@ -2,19 +2,21 @@
 
 import ast
 from collections.abc import Iterator, Sequence
-from itertools import takewhile
+from itertools import chain, takewhile
 
 from gradscope.facts import Edit, Holder, Scope
 from gradscope.facts import requests as ask
 from gradscope.repair.write.culprit import Candidate, Culprit, Edits, Ways
 from gradscope.repair.write.cycles import moved
-from gradscope.repair.write.splice import commented
+from gradscope.repair.write.splice import commented, keyword
 from gradscope.repair.write.statements import block_of
 from gradscope.repair.write.uses import calls_around
 from gradscope.source import Source, SourceError, expression, read
 from gradscope.source.arguments import argument, arguments_of, called
+from gradscope.source.spans import statement_at
 from gradscope.source.tree import names_in, parts
 
+_EMBEDDING = "torch.nn.Embedding"  # and EmbeddingBag, also what their classes make
 HOLDERS = ast.Name | ast.Attribute | ast.Subscript
 
 
@@ -97,6 +99,29 @@ def flagged(culprit: Culprit, request: ask.SetFlag) -> Ways:
         else:
             edits.append(source.replaced(target, f"{text}.requires_grad"))
     yield edits
+
+
+def with_layout(culprit: Culprit, request: ask.SetSparse) -> Ways:
+    """`nn.Embedding(n, d, sparse=False)` for `sparse=True`, and the other way round."""
+    old = not request.sparse
+    made = [statement_at(culprit.source, place) for place in dict.fromkeys(request.layers)]
+    calls = [
+        [one for one in parts(statement, ast.Call) if _is_sparse(culprit, one) is old]
+        for statement in made
+        if statement is not None
+    ]
+    if all(calls):
+        yield [
+            keyword(culprit.source, one, "sparse", str(request.sparse))
+            for one in chain.from_iterable(calls)
+        ]
+
+
+def _is_sparse(culprit: Culprit, call: ast.Call) -> bool | None:
+    """Of a call that makes an embedding, whether its gradients are sparse; None of others."""
+    if culprit.dotted(call.func).startswith(_EMBEDDING):
+        return any(one.arg == "sparse" for one in call.keywords)
+    return None
 
 
 def _replaces(source: Source, place: ast.AST, names: set[str]) -> bool:

@@ -139,6 +139,7 @@ BY_FIELDS: Mapping[type[ask.Request], Callable[[Culprit, Any], Ways]] = {
     ask.CopyLeaf: refused.copied_leaf,
     ask.RetainGradient: refused.gradient_kept,
     ask.Thaw: graphs.thawed,
+    ask.SetSparse: parameters.with_layout,
     ask.DifferentiateBy: graphs.asked_for,
     ask.LowerRate: stepping.slower,
     ask.ClearGradients: stepping.cleared,

@@ -15,7 +15,8 @@ class BackwardRefused(Rule):
     part of the graph that an earlier backward has freed, a loss that was cut off from what is to
     learn, a leaf written in place, a loss of more than one number, or of Python's. Also the line
     behind a gradient that is None, since its tensor is no leaf, a step past the GradScaler that
-    waits for it, and an optimizer that was loaded with the state of other parameters.
+    waits for it, and an optimizer that was loaded with the state of other parameters, or whose
+    gradients are sparse where it takes dense ones alone, or the other way round.
 
     ## Why is this bad?
     The exception names the call of `backward()`, which has only noticed. The cause lies in the

@@ -9,6 +9,11 @@ from gradscope.ops.traits import Trait, has
 _OF_FREED = (ask.ComputeAfterUpdate, ask.KeepGraph)  # mend a graph of which a part is gone
 
 
+_OWN_LAYOUT = {
+    True: "give these parameters an optimizer of their own that takes sparse gradients, as"
+    " `SparseAdam` and `SGD` do",
+    False: "give these parameters an optimizer of their own that takes dense gradients",
+}
 _SAME_ORDER = "give it the parameters of the optimizer that saved the state, in their order"
 
 
@@ -35,6 +40,10 @@ def requests(refusal: refusals.Refusal) -> Iterator[Fix | ask.Request]:
             yield ask.StepThroughScaler()
         case refusals.StateOfAnother():
             yield Fix("graph", _SAME_ORDER, "unsafe")
+        case refusals.LayoutRefused(sparse=sparse, layers=layers):
+            if layers:
+                yield ask.SetSparse(not sparse, layers)
+            yield Fix("graph", _OWN_LAYOUT[sparse], "unsafe")
         case refusals.UnscaledTwice():
             yield ask.UnscaleBeforeStep()
         case refusals.ViewWritten(name=name, raised_at=place):

@@ -231,6 +231,7 @@ _WORDS: Mapping[type[ask.Request], _Words] = {
     ask.CopyLeaf: _graph("write into a copy of `{0.name}`"),
     ask.ReduceLoss: _graph("differentiate one number: the mean"),
     ask.FindUnused: _graph("let it look for unused parameters: `find_unused_parameters=True`"),
+    ask.SetSparse: _graph("make the embedding with `sparse={0.sparse}`"),
     ask.DifferentiateBy: _graph("ask for the gradient of `{0.name}`"),
     ask.JoinViews: _graph("compute with the views whose gradient is asked for"),
     ask.AllowUnused: _graph("let that gradient be None: `allow_unused=True`"),
@@ -276,7 +277,7 @@ _WORDS: Mapping[type[ask.Request], _Words] = {
     ask.WiderParameter: (
         "dtype",
         "hold `{0.name}` in float64",
-        "self.offset = nn.Parameter(torch.tensor(0.0))  # added to the number",
+        "self.offset = nn.Parameter(offset.double())",
     ),
     ask.AverageLoss: _graph("average the {0.total.terms:,} terms of the loss", "loss.mean()"),
     ask.Descend: _graph("subtract the gradient"),

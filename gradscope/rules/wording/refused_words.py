@@ -2,29 +2,15 @@
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
-from gradscope.facts import Call, Location, NoGradient, number, plural, refusals
+from gradscope.facts import Call, Location, NoGradient, plural, refusals
 from gradscope.ops.traits import Trait, has
 from gradscope.rules.reading.after_refusal import is_carried, is_once
 from gradscope.rules.wording import phrases
 from gradscope.rules.wording.dead_gradient_words import WORDS
-
-Places = tuple[tuple[Location | None, str], ...]
-
-
-class Words(NamedTuple):
-    """The parts of a finding. `others` are further places, with what happens there."""
-
-    headline: str
-    why: str
-    label: str
-    place: Location | None = None
-    op: str = ""
-    others: Places = ()
-    evidence: dict[str, object] = {}  # noqa: RUF012 - never changed
-    numbers: tuple[str, ...] = ()
-    raised: str = "autograd raised here"
+from gradscope.rules.wording.refusal_parts import Places, Words, named
+from gradscope.rules.wording.step_words import STEP_WORDS
 
 
 def words(refusal: refusals.Refusal) -> Words:
@@ -53,7 +39,7 @@ def _changed(one: refusals.ChangedInPlace) -> Words:
     size = f"a tensor of shape {list(one.shape)}, changed {plural(len(one.writes), 'time')}"
     numbers = (f"{size} after it was saved",)
     why = (
-        f"`{saver}` needs {_named(one.name, 'this tensor')} for its backward as it was when it ran."
+        f"`{saver}` needs {named(one.name, 'this tensor')} for its backward as it was when it ran."
         f" {writer[:1].upper()}{writer[1:]} has changed it since then, so that autograd refuses to"
         " compute a gradient with it."
     )
@@ -72,9 +58,9 @@ def _changed(one: refusals.ChangedInPlace) -> Words:
             numbers,
         )
     carried = one.shared
-    value = _named(carried.name, "a value")
+    value = named(carried.name, "a value")
     return Words(
-        f"backward needs {_named(one.name, 'a tensor')} as it was before {writer} changed it:"
+        f"backward needs {named(one.name, 'a tensor')} as it was before {writer} changed it:"
         f" {value} still holds the graph of an earlier step",
         f"{why} The graph that needs it is an earlier step's: {value} of that step was read in this"
         " one with all that it was computed from.",
@@ -114,7 +100,7 @@ def _freed(one: refusals.GraphFreed) -> Words:
             evidence=evidence,
         )
     freed: Places = ((shared.backward, "an earlier backward ran through it, and freed it"),)
-    made, name = phrases.spelled(shared.made.op), _named(shared.name, "a value")
+    made, name = phrases.spelled(shared.made.op), named(shared.name, "a value")
     place: Location | None = _at(shared.made)
     reader: Places = ()
     if shared.constant:
@@ -172,6 +158,8 @@ _ENDS = {
 def _without_graph(one: refusals.WithoutGraph) -> Words:
     words, op = WORDS[one.reason], _op(one.call)
     what = _ENDS.get(one.reason, f"`{phrases.spelled(op)}` cuts it off")
+    is_number = one.reason is NoGradient.NUMBER  # which has no backward that could raise
+    raised = "Python raised here" if is_number else "autograd raised here"
     counted = "0 leaves that the loss depends on"
     if one.reason is NoGradient.INFERENCE:
         headline = "an op with a graph reads a tensor that was made in inference mode"
@@ -189,17 +177,18 @@ def _without_graph(one: refusals.WithoutGraph) -> Words:
     return Words(
         f"the loss has no graph: {what}",
         why,
-        words.label if one.location is not None else "autograd raised here",
+        words.label if one.location is not None else raised,
         one.location,
         op,
         ((one.related, "runs without a graph"),),
         {"reason": one.reason, "frozen": list(one.frozen)},
         (counted,),
+        raised,
     )
 
 
 def _leaf(one: refusals.LeafWritten) -> Words:
-    name = _named(one.name, "a leaf")
+    name = named(one.name, "a leaf")
     how = (
         "An update of a parameter is no part of the graph: it belongs under `torch.no_grad()`."
         if one.trained
@@ -215,7 +204,7 @@ def _leaf(one: refusals.LeafWritten) -> Words:
 
 
 def _no_leaf(one: refusals.NoLeaf) -> Words:
-    name = _named(one.name, "a tensor")
+    name = named(one.name, "a tensor")
     if one.updated:
         headline = f"{name} is no leaf any more: its update has given it another tensor"
         why = (
@@ -235,67 +224,8 @@ def _no_leaf(one: refusals.NoLeaf) -> Words:
     return Words(headline, why, label, one.location, evidence=evidence, raised=raised)
 
 
-def _past_scaler(one: refusals.PastScaler) -> Words:
-    scale, optimizer = number(one.scale, 6), one.update.optimizer
-    return Words(
-        f"`{optimizer}` steps past the GradScaler, along gradients that are {scale} times too"
-        " large",
-        f"The scaler has multiplied the loss, and so every gradient, by {scale}. It divides them"
-        " again where it takes the step itself, and looks for inf there: `update` finds that it was"
-        " never asked to.",
-        "steps without the scaler",
-        one.update.location,
-        "step",
-        evidence={"reason": "past-scaler", "optimizer": optimizer, "scale": one.scale},
-        numbers=(f"loss scale {scale}",),
-        raised="the scaler raised here",
-    )
-
-
-def _of_another(one: refusals.StateOfAnother) -> Words:
-    name, shape, kept = _named(one.name, "a parameter"), list(one.shape), list(one.kept)
-    order = (
-        "All shapes that it keeps are those of its parameters, in another order: as long as"
-        " neighbours have the same shape, a state is even taken for that of another without a word."
-        if one.in_order
-        else "Its parameters are others than those of the optimizer that saved its state."
-    )
-    return Words(
-        f"`{one.optimizer}` keeps `{one.key}` of shape {kept} for {name}, which has shape {shape}",
-        "A state that is loaded goes to the parameters by their order alone, the first to the first"
-        f" one that the optimizer was given, and their shapes are not compared. {order}",
-        "is given its parameters here",
-        one.location,
-        "step",
-        evidence={
-            "reason": "state-of-another",
-            "optimizer": one.optimizer,
-            "name": one.name,
-            "shape": shape,
-            "key": one.key,
-            "kept": kept,
-            "in_order": one.in_order,
-        },
-        numbers=(f"`{one.key}` {kept}, the parameter {shape}",),
-        raised="the step raised here",
-    )
-
-
-def _unscaled_twice(one: refusals.UnscaledTwice) -> Words:
-    return Words(
-        "the gradients are to be divided by the scale of the GradScaler twice before one step",
-        "`unscale_` divides all that has been added up in the gradients, once for each step. After"
-        " a further backward it would divide the sum of the earlier ones a second time, and the"
-        " scaler refuses: where gradients are accumulated, they are divided, and clipped, before"
-        " the step alone.",
-        "divides again",
-        evidence={"reason": "unscaled-twice"},
-        raised="the scaler raised here",
-    )
-
-
 def _view(one: refusals.ViewWritten) -> Words:
-    name, by = _named(one.name, "a view"), phrases.spelled(_op(one.maker))
+    name, by = named(one.name, "a view"), phrases.spelled(_op(one.maker))
     maker = f"`{by}`" if one.maker is not None else "one function"
     return Words(
         f"{name} is one of the views that {maker} gives, and is changed in place",
@@ -308,7 +238,7 @@ def _view(one: refusals.ViewWritten) -> Words:
 
 
 def _not_scalar(one: refusals.NotScalar) -> Words:
-    name, shape = _named(one.name, "what is differentiated"), list(one.shape)
+    name, shape = named(one.name, "what is differentiated"), list(one.shape)
     op = phrases.spelled(_op(one.made))
     return Words(
         f"{name} has the shape {shape}, and backward needs one number",
@@ -324,7 +254,7 @@ def _not_scalar(one: refusals.NotScalar) -> Words:
 
 
 def _not_used(one: refusals.NotUsed) -> Words:
-    name = _named(one.name, "one of the tensors")
+    name = named(one.name, "one of the tensors")
     why = "No op between it and the result has read it: another tensor was read in its place, such"
     why, label = (
         f"{why} as a copy or a view that was made afterwards.",
@@ -353,24 +283,6 @@ def _not_used(one: refusals.NotUsed) -> Words:
     )
 
 
-def _unreduced(one: refusals.Unreduced) -> Words:
-    names, count = one.parameters, len(one.parameters)
-    return Words(
-        f"DistributedDataParallel waits for {plural(count, 'gradient')} that the last backward did"
-        f" not give: {phrases.listed(names)}",
-        "It adds up the gradients of all ranks once every parameter has one. A forward that leaves"
-        " a layer out gives that layer none, and the next step cannot begin.",
-        "was not used in the last step",
-        one.location,
-        evidence={"reason": "unreduced", "parameters": list(names)},
-        numbers=(f"{plural(count, 'parameter')} without a gradient",),
-    )
-
-
-def _named(name: str, otherwise: str) -> str:
-    return f"`{name}`" if name else otherwise
-
-
 def _at(one: Call | refusals.Write | None) -> Location | None:
     return one.location if one is not None else None
 
@@ -385,11 +297,8 @@ _WORDS: Mapping[type[refusals.Refusal], Callable[[Any], Words]] = {
     refusals.WithoutGraph: _without_graph,
     refusals.LeafWritten: _leaf,
     refusals.NoLeaf: _no_leaf,
-    refusals.PastScaler: _past_scaler,
-    refusals.UnscaledTwice: _unscaled_twice,
-    refusals.StateOfAnother: _of_another,
     refusals.ViewWritten: _view,
     refusals.NotScalar: _not_scalar,
     refusals.NotUsed: _not_used,
-    refusals.Unreduced: _unreduced,
+    **STEP_WORDS,
 }
