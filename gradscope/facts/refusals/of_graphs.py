@@ -157,4 +157,31 @@ class NotUsed(Refusal):
     related: Location | None = None
 
 
-OfGraph = ChangedInPlace | GraphFreed | WithoutGraph | ViewWritten | NotScalar | NotUsed
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComplexLoss(Refusal):
+    """backward() of one complex number, `name`: `made` gave it."""
+
+    name: str
+    made: Call | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavedNoTensor(Refusal):
+    """The forward of the custom Function `function` was to save `names` for its backward, which
+    are no tensors, at `location`."""
+
+    function: str
+    names: tuple[str, ...]
+    location: Location
+
+
+OfGraph = (
+    ChangedInPlace
+    | GraphFreed
+    | WithoutGraph
+    | ViewWritten
+    | NotScalar
+    | NotUsed
+    | ComplexLoss
+    | SavedNoTensor
+)

@@ -1,7 +1,7 @@
 """What is no leaf, or was taken for none."""
 
 from gradscope.dataclass import dataclass
-from gradscope.facts.places import Location
+from gradscope.facts.places import Call, Location
 from gradscope.facts.refusals.refusal import Refusal
 
 
@@ -26,4 +26,60 @@ class NoLeaf(Refusal):
     nameless: bool = False
 
 
-OfLeaf = LeafWritten | NoLeaf
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComputedGiven(Refusal):
+    """An optimizer of the class `optimizer` was given `name`, which is no leaf: `made` gave it."""
+
+    optimizer: str
+    name: str
+    made: Call | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NothingGiven(Refusal):
+    """An optimizer of the class `optimizer` was given no parameters. `unregistered` are those that
+    a model holds at `location`, where its `parameters()` does not look; `consumed`: an iterator
+    that something else had read before."""
+
+    optimizer: str
+    unregistered: tuple[str, ...] = ()
+    consumed: bool = False
+    location: Location | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WholeNumbers(Refusal):
+    """A tensor of whole numbers, or of truth values, was to require a gradient."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadAsArray(Refusal):
+    """NumPy was to read the numbers of `name`, which has a graph."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SwitchedOff(Refusal):
+    """`name`, which is computed, was to require no gradient any more."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParameterReplaced(Refusal):
+    """A tensor that is no parameter was to take the place of the parameter `name`."""
+
+    name: str
+
+
+OfLeaf = (
+    LeafWritten
+    | NoLeaf
+    | ComputedGiven
+    | NothingGiven
+    | WholeNumbers
+    | ReadAsArray
+    | SwitchedOff
+    | ParameterReplaced
+)

@@ -172,6 +172,38 @@ class Thaw(Allow):
     turns: tuple[Location, ...] = ()
 
 
+class WithFloats(Allow):
+    """Make numbers with a fraction of what is to have a gradient."""
+
+
+class DetachForArray(Allow):
+    """Let NumPy read the values of `name` alone, without its graph."""
+
+    name: str
+
+
+class DetachInstead(Allow):
+    """Cut `name` off from its graph, where it is told to require no gradient."""
+
+    name: str
+
+
+class WriteIntoParameter(Allow):
+    """Write the values into the parameter `name`, and leave it in its place."""
+
+    name: str
+
+
+class ByMagnitude(Allow):
+    """Square the magnitude of complex numbers, and not the numbers."""
+
+
+class KeepOnContext(Allow):
+    """Hand `names` to the backward as attributes of its context."""
+
+    names: tuple[str, ...]
+
+
 class SetSparse(Allow):
     """Have the layers that are made at these places give gradients that are `sparse`, or not."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from types import FrameType
 from typing import Any
@@ -20,8 +20,10 @@ from gradscope.record.optimizers import parameters_of
 from gradscope.record.sites import USER, kind_of, resolve
 from gradscope.record.sizes.flow import Flow
 from gradscope.record.stand_ins import links
+from gradscope.source import Source
 from gradscope.source.hand_updates import holder_of, written
 from gradscope.source.spans import expression, statement_at
+from gradscope.source.tree import parts
 
 _CHAIN = 8  # exceptions that led to the last one
 _DIFFERENTIATING = (torch.autograd.backward.__code__, torch.autograd.grad.__code__)
@@ -30,7 +32,8 @@ _DIFFERENTIATING = (torch.autograd.backward.__code__, torch.autograd.grad.__code
 @dataclass(frozen=True, slots=True)
 class Raised:
     """`frames` are the user's, innermost first, with the `places` that they had come to. `nodes`
-    are those of the graph of the `roots`, `inputs` what they were to be differentiated by."""
+    are those of the graph of the `roots`, `inputs` what they were to be differentiated by. `making`
+    has the variables of an optimizer's functions, with it."""
 
     frames: list[FrameType]
     places: list[Location]
@@ -39,12 +42,14 @@ class Raised:
     step: int
     flow: Flow | None
     nodes: Nodes
+    making: list[tuple[torch.optim.Optimizer, Mapping[str, Any]]]
 
     @classmethod
     def by(cls, error: BaseException, flow: Flow | None, step: int) -> Raised:
         frames: list[FrameType] = []
         places: list[Location] = []
         roots, inputs = list[torch.Tensor](), list[torch.Tensor]()
+        making: list[tuple[torch.optim.Optimizer, Mapping[str, Any]]] = []
         for one in links(error.__traceback__):
             frame = one.tb_frame
             if kind_of(frame.f_code) == USER:
@@ -54,8 +59,10 @@ class Raised:
                 given = frame.f_locals
                 roots = flatten(given.get("tensors", given.get("outputs")))
                 inputs = flatten(given.get("inputs"))
+            elif isinstance(maker := frame.f_locals.get("self"), torch.optim.Optimizer):
+                making.append((maker, frame.f_locals))
         nodes = consumers([root.grad_fn for root in roots if root.grad_fn is not None])
-        return cls(frames, places, roots, inputs, step, flow, nodes)
+        return cls(frames, places, roots, inputs, step, flow, nodes, making)
 
     @property
     def at(self) -> dict[str, Any]:
@@ -69,6 +76,22 @@ class Raised:
     @property
     def place(self) -> Location | None:
         return self.places[0] if self.places else None
+
+    @property
+    def node(self) -> ast.AST | None:
+        """What the source has there: an expression, else a statement."""
+        if self.source is None or self.place is None:
+            return None
+        here = replace(self.place, file=self.source.file)
+        return expression(self.source, here) or statement_at(self.source, here)
+
+    def text(self, node: ast.expr) -> str:
+        """The source of a part of that."""
+        return self.source.of(node) if self.source is not None else ""
+
+    @property
+    def source(self) -> Source | None:
+        return source_of(self.frame.f_code.co_filename) if self.frame is not None else None
 
     def leaves_held(self) -> Iterator[torch.Tensor]:
         """Those that require a gradient, and that an optimizer or a variable holds."""
@@ -91,38 +114,30 @@ def chain(error: BaseException | None) -> Iterator[BaseException]:
 def written_at(raised: Raised) -> tuple[str, Any]:
     """What an op in place was to write into, and its name, which the source tells: it raised before
     any mode could see it."""
-    source = source_of(raised.frame.f_code.co_filename) if raised.frame is not None else None
-    if source is None or raised.place is None or raised.frame is None:
-        return "", None
-    here = replace(raised.place, file=source.file)
-    holder = holder_of(written(source, expression(source, here) or statement_at(source, here)))
-    return (source.of(holder), _held(holder, raised.frame)) if holder is not None else ("", None)
+    source = raised.source
+    holder = holder_of(written(source, raised.node)) if source is not None else None
+    return (raised.text(holder), held(holder, raised.frame)) if holder is not None else ("", None)
 
 
 def gradient_read_at(raised: Raised) -> tuple[str, torch.Tensor, Location | None] | None:
     """A tensor whose gradient was read and is None, since it is no leaf that learns, with its name
     and the line that gives this name another value computed from that gradient."""
-    frame, place = raised.frame, raised.place
-    source = source_of(frame.f_code.co_filename) if frame is not None else None
-    if source is None or frame is None or place is None:
-        return None
-    here = replace(place, file=source.file)
-    node = expression(source, here) or statement_at(source, here)
-    for read in ast.walk(node) if node is not None else ():
-        if not isinstance(read, ast.Attribute) or read.attr != "grad":
+    frame = raised.frame
+    for read in parts(raised.node, ast.Attribute) if frame is not None else ():
+        if frame is None or read.attr != "grad":
             continue
-        held, name = _held(read.value, frame), source.of(read.value)
-        if isinstance(held, torch.Tensor) and not (held.is_leaf and held.requires_grad):
-            return name, held, updated_at(frame.f_code, name)
+        tensor, name = held(read.value, frame), raised.text(read.value)
+        if isinstance(tensor, torch.Tensor) and not (tensor.is_leaf and tensor.requires_grad):
+            return name, tensor, updated_at(frame.f_code, name)
     return None
 
 
-def _held(holder: ast.expr, frame: FrameType) -> Any:
+def held(holder: ast.expr, frame: FrameType | None) -> Any:
     """What `w`, `self.scale`, `net.weight` are in a frame; None where that is not plain."""
-    if isinstance(holder, ast.Name):
+    if frame is not None and isinstance(holder, ast.Name):
         return frame.f_locals.get(holder.id, frame.f_globals.get(holder.id))
     if isinstance(holder, ast.Attribute):
-        owner = _held(holder.value, frame)
+        owner = held(holder.value, frame)
         if isinstance(owner, torch.nn.Module):
             return owner._parameters.get(holder.attr, owner._modules.get(holder.attr))
         return getattr(owner, "__dict__", {}).get(holder.attr)

@@ -27,7 +27,7 @@ from gradscope.record.definitions import (
 from gradscope.record.events.provenance import storage_key
 from gradscope.record.graph import consumers, leaf_ids, up, withheld
 from gradscope.record.held import alive, variables
-from gradscope.record.refusals import steps
+from gradscope.record.refusals import leaves, steps
 from gradscope.record.refusals.exceptions import (
     Raised,
     chain,
@@ -41,8 +41,9 @@ from gradscope.record.sites import place_of
 from gradscope.record.sizes.flow import Flow
 from gradscope.record.sizes.reasons import cut_upstream, explained
 
-_KINDS = (RuntimeError, TypeError, AttributeError, AssertionError)
+_KINDS = (RuntimeError, TypeError, ValueError, AttributeError, AssertionError)
 Ask = Callable[["_Inquiry", Raised], refusals.AnyRefusal | None]
+AskOfLeaf = Callable[[RunContext, Raised], refusals.AnyRefusal | None]
 
 
 def refusal_of(
@@ -71,7 +72,7 @@ class _Inquiry:
     """What was noted, asked for what an exception was about."""
 
     def __init__(self, context: RunContext, notes: Notes) -> None:
-        self._context = context
+        self.context = context
         self._notes = notes
         self._sharing = Sharing(context, notes)
 
@@ -92,9 +93,9 @@ class _Inquiry:
         moved = {id(leaf) for one in after for leaf in one.parameters}
         return refusals.ChangedInPlace(
             **raised.at,
-            saved=self._context.call(node),
+            saved=self.context.call(node),
             role=role,
-            name=self._context.names.name(tensor, raised.frame) or "",
+            name=self.context.names.name(tensor, raised.frame) or "",
             shape=tuple(tensor.shape),
             writes=tuple(self._since(node._sequence_nr(), tensor, raised)),
             above=self._sharing.calls(up(others, raised.nodes)),
@@ -108,7 +109,7 @@ class _Inquiry:
 
     def _since(self, seq: int, tensor: torch.Tensor, raised: Raised) -> Iterator[refusals.Write]:
         """What has written the memory of a tensor since a node of that number was made."""
-        key, note = storage_key(tensor), self._context.journal.call_of(seq)
+        key, note = storage_key(tensor), self.context.journal.call_of(seq)
         lasts = key in map(storage_key, graph.leaves(raised.nodes))
         # What an op in place saves of its own result, it saves once that is written.
         own = (seq + 1, note.info.name, note.user) if note is not None else None
@@ -135,7 +136,7 @@ class _Inquiry:
         return refusals.GraphFreed(**raised.at, shared=shared)
 
     def _without_graph(self, raised: Raised) -> refusals.AnyRefusal:
-        self._context.names.look(raised.frame)
+        self.context.names.look(raised.frame)
         bare = [root for root in raised.roots if root.grad_fn is None and not root.requires_grad]
         held = self._frozen_as_a_whole()
         has_learnt = any(id(leaf) in held for one in self._notes.updates for leaf in one.parameters)
@@ -182,21 +183,21 @@ class _Inquiry:
         return refusals.WithoutGraph(**raised.at, **cut)
 
     def _frozen(self) -> tuple[str, ...]:
-        names = self._context.names
+        names = self.context.names
         parameters = names.parameters.items()
         return tuple(names.owners[key].name for key, one in parameters if not one.requires_grad)
 
     def _frozen_as_a_whole(self) -> set[int]:
         """The parameters of optimizers, by id, of which all are frozen; not where these are all
         that there are."""
-        parameters = self._context.names.parameters
+        parameters = self.context.names.parameters
         known = {key for key, leaf in parameters.items() if not leaf.requires_grad}
         held = set().union(*(one for one in self._notes.waiting(()) if one <= known))
         return held if held < parameters.keys() else set()
 
     def _modules_of(self, held: set[int]) -> tuple[str, ...]:
         """The largest modules of which these are all parameters."""
-        names = self._context.names
+        names = self.context.names
         owners = (names.whole(key, held, learning=False) for key in held)
         modules = {id(owner.path[-1][1]) for owner in owners if owner is not None}
         return tuple(sorted(re.sub(r"\.(\d+)", r"[\1]", names.modules[one]) for one in modules))
@@ -221,8 +222,8 @@ class _Inquiry:
             for _, one in variables(frame.f_locals)
             if isinstance(one, torch.Tensor)
         }
-        known = held | self._context.names.parameters.keys()
-        made = self._context.call(tensor.grad_fn)
+        known = held | self.context.names.parameters.keys()
+        made = self.context.call(tensor.grad_fn)
         return replace(
             refusal,
             location=made.location if made is not None else None,
@@ -252,14 +253,21 @@ class _Inquiry:
             **raised.at, reason=reason, call=call, location=location, related=related
         )
 
+    def _complex(self, raised: Raised) -> refusals.AnyRefusal | None:
+        root = next((one for one in raised.roots if one.is_complex()), None)
+        if root is None:
+            return None
+        made = self.context.call(root.grad_fn) if root.grad_fn is not None else None
+        return refusals.ComplexLoss(**raised.at, name=self._name(root, raised), made=made)
+
     def _view_written(self, raised: Raised) -> refusals.AnyRefusal | None:
         name, view = written_at(raised)
         made = getattr(view, "grad_fn", None)
-        maker = self._context.call(made) if made is not None else None
+        maker = self.context.call(made) if made is not None else None
         return refusals.ViewWritten(**raised.at, name=name, maker=maker) if name else None
 
     def _unreduced(self, raised: Raised) -> refusals.AnyRefusal:
-        names = self._context.names
+        names = self.context.names
         owners = [
             names.owners[key]
             for key, leaf in names.parameters.items()
@@ -279,7 +287,7 @@ class _Inquiry:
             **raised.at,
             name=self._name(root, raised),
             shape=tuple(root.shape),
-            made=self._context.call(root.grad_fn) if root.grad_fn is not None else None,
+            made=self.context.call(root.grad_fn) if root.grad_fn is not None else None,
         )
 
     def _not_used(self, raised: Raised) -> refusals.AnyRefusal | None:
@@ -311,20 +319,24 @@ class _Inquiry:
         for node in sorted(raised.nodes, key=lambda one: one._sequence_nr()):
             kept = (graph.saved(node, role) for role in graph.roles(node))
             if key in (storage_key(one) for one in kept if one is not None):
-                return self._context.call(node)
+                return self.context.call(node)
         return None
 
     def _made_at(self, tensor: torch.Tensor, raised: Raised) -> Location | None:
         """Where it was computed, as the function that was to differentiate by it or one of its
         callers knows."""
         made = (
-            made_at(frame.f_code, self._context.names.name(tensor, frame) or "", place)
+            made_at(frame.f_code, self.context.names.name(tensor, frame) or "", place)
             for frame, place in zip(raised.frames, raised.places, strict=True)
         )
         return next(filter(None, made), None)
 
     def _name(self, tensor: torch.Tensor, raised: Raised) -> str:
-        return self._context.names.name(tensor, raised.frame) or ""
+        return self.context.names.name(tensor, raised.frame) or ""
+
+
+def _about(ask: AskOfLeaf) -> Ask:
+    return lambda inquiry, raised: ask(inquiry.context, raised)
 
 
 # A part of what torch says, by its checks (torch/csrc/autograd: saved_variable.cpp, engine.cpp,
@@ -342,5 +354,13 @@ _CHECKS: tuple[tuple[str, Ask], ...] = (
     ("One of the differentiated Tensors does not require grad", _Inquiry._not_used),
     ("No inf checks were recorded prior to update", _Inquiry._past_scaler),  # GradScaler's own
     ("unscale_() has already been called on this optimizer", _Inquiry._unscaled_twice),
+    ("grad can be implicitly created only for real scalar outputs", _Inquiry._complex),
+    ("can't optimize a non-leaf Tensor", _about(leaves.computed_given)),
+    ("optimizer got an empty parameter list", _about(leaves.nothing_given)),
+    ("can require gradients", _about(leaves.whole_numbers)),
+    ("Can't call numpy() on Tensor that requires grad", _about(leaves.read_as_array)),
+    ("you can only change requires_grad flags of leaf variables", _about(leaves.switched_off)),
+    ("(torch.nn.Parameter or None expected)", _about(leaves.parameter_replaced)),
+    ("save_for_backward can only save variables", _about(leaves.saved_no_tensor)),
     ("'NoneType'", _Inquiry._no_leaf),  # Python's own, of a gradient that is not there
 )

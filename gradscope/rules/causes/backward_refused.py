@@ -16,7 +16,10 @@ class BackwardRefused(Rule):
     learn, a leaf written in place, a loss of more than one number, or of Python's. Also the line
     behind a gradient that is None, since its tensor is no leaf, a step past the GradScaler that
     waits for it, and an optimizer that was loaded with the state of other parameters, or whose
-    gradients are sparse where it takes dense ones alone, or the other way round.
+    gradients are sparse where it takes dense ones alone, or the other way round. And what torch
+    refuses since it is no leaf, or no number with a slope: what an optimizer is given, whole
+    numbers that are to have a gradient, a parameter that is replaced by a tensor, a tensor with a
+    graph that NumPy is to read.
 
     ## Why is this bad?
     The exception names the call of `backward()`, which has only noticed. The cause lies in the

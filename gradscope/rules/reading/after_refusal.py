@@ -36,6 +36,25 @@ def requests(refusal: refusals.Refusal) -> Iterator[Fix | ask.Request]:
                 return
             yield from (ask.LeafAtLast(),) if nameless else ()
             yield ask.RetainGradient(name)
+        case refusals.ComputedGiven():
+            yield ask.LeafAtLast()
+        case refusals.NothingGiven(unregistered=unregistered, consumed=consumed):
+            if consumed:
+                yield ask.KeepAsList()
+            elif unregistered:
+                yield ask.Reattach(NoGradient.UNREGISTERED)
+        case refusals.WholeNumbers():
+            yield ask.WithFloats()
+        case refusals.ReadAsArray(name=name):
+            yield ask.DetachForArray(name)
+        case refusals.SwitchedOff(name=name):
+            yield ask.DetachInstead(name)
+        case refusals.ParameterReplaced(name=name):
+            yield ask.WriteIntoParameter(name)
+        case refusals.ComplexLoss():
+            yield ask.ByMagnitude()
+        case refusals.SavedNoTensor(names=names):
+            yield ask.KeepOnContext(names)
         case refusals.PastScaler():
             yield ask.StepThroughScaler()
         case refusals.StateOfAnother():

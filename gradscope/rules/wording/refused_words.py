@@ -9,6 +9,7 @@ from gradscope.ops.traits import Trait, has
 from gradscope.rules.reading.after_refusal import is_carried, is_once
 from gradscope.rules.wording import phrases
 from gradscope.rules.wording.dead_gradient_words import WORDS
+from gradscope.rules.wording.leaf_words import LEAF_WORDS
 from gradscope.rules.wording.refusal_parts import Places, Words, named
 from gradscope.rules.wording.step_words import STEP_WORDS
 
@@ -187,43 +188,6 @@ def _without_graph(one: refusals.WithoutGraph) -> Words:
     )
 
 
-def _leaf(one: refusals.LeafWritten) -> Words:
-    name = named(one.name, "a leaf")
-    how = (
-        "An update of a parameter is no part of the graph: it belongs under `torch.no_grad()`."
-        if one.trained
-        else "What is to be differentiated has to be written into a copy."
-    )
-    return Words(
-        f"{name} is a leaf that requires grad, and is changed in place",
-        f"Its gradient would be that of a value which is gone. {how}",
-        "writes into a leaf",
-        evidence={"reason": "leaf", "name": one.name, "trained": one.trained},
-        numbers=("a parameter, or a leaf with a gradient" if one.trained else "an input",),
-    )
-
-
-def _no_leaf(one: refusals.NoLeaf) -> Words:
-    name = named(one.name, "a tensor")
-    if one.updated:
-        headline = f"{name} is no leaf any more: its update has given it another tensor"
-        why = (
-            f"Backward leaves gradients in leaves. This line computes a new tensor and calls it"
-            f" {name}: the leaf that was to learn keeps its values and its gradient, under no name."
-        )
-        label = "gives the name another tensor"
-    else:
-        headline = f"{name} is no leaf: backward leaves no gradient in what an op gives"
-        why = (
-            f"Backward leaves gradients in leaves, such as parameters. {name} was computed from"
-            " one, and its `grad` is None unless it is asked to keep it."
-        )
-        label = "gives what is no leaf"
-    evidence: dict[str, object] = {"reason": "no-leaf", "name": one.name, "updated": one.updated}
-    raised = "its gradient is None here"
-    return Words(headline, why, label, one.location, evidence=evidence, raised=raised)
-
-
 def _view(one: refusals.ViewWritten) -> Words:
     name, by = named(one.name, "a view"), phrases.spelled(_op(one.maker))
     maker = f"`{by}`" if one.maker is not None else "one function"
@@ -250,6 +214,34 @@ def _not_scalar(one: refusals.NotScalar) -> Words:
         ((_at(one.made), f"`{op}` made it here"),),
         {"reason": "not-scalar", "name": one.name, "shape": shape},
         (f"{math.prod(one.shape):,} numbers where one is needed",),
+    )
+
+
+def _complex(one: refusals.ComplexLoss) -> Words:
+    name, op = named(one.name, "what is differentiated"), phrases.spelled(_op(one.made))
+    return Words(
+        f"{name} is a complex number, and backward needs a real one",
+        "A loss is made smaller, and of two complex numbers none is smaller. What measures the size"
+        " of one is its magnitude, `abs`: the square of a complex number is complex again.",
+        f"`{op}` gives a complex number" if op else "no real number",
+        _at(one.made),
+        _op(one.made),
+        evidence={"reason": "complex", "name": one.name},
+        numbers=("1 complex number where a real one is needed",),
+    )
+
+
+def _saved_no_tensor(one: refusals.SavedNoTensor) -> Words:
+    return Words(
+        f"`{one.function}.forward` saves {phrases.listed(one.names)} for its backward, which"
+        f" {'are no tensors' if len(one.names) > 1 else 'is no tensor'}",
+        "`save_for_backward` keeps tensors, and sees to it that they are not changed until then."
+        " Anything else belongs on `ctx` itself.",
+        "saves what is no tensor",
+        one.location,
+        evidence={"reason": "saved-no-tensor", "names": list(one.names)},
+        numbers=(plural(len(one.names), "argument") + " that is no tensor",),
+        raised="torch raised here",
     )
 
 
@@ -295,10 +287,11 @@ _WORDS: Mapping[type[refusals.Refusal], Callable[[Any], Words]] = {
     refusals.ChangedInPlace: _changed,
     refusals.GraphFreed: _freed,
     refusals.WithoutGraph: _without_graph,
-    refusals.LeafWritten: _leaf,
-    refusals.NoLeaf: _no_leaf,
     refusals.ViewWritten: _view,
     refusals.NotScalar: _not_scalar,
     refusals.NotUsed: _not_used,
+    refusals.ComplexLoss: _complex,
+    refusals.SavedNoTensor: _saved_no_tensor,
+    **LEAF_WORDS,
     **STEP_WORDS,
 }
