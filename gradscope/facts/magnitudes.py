@@ -166,6 +166,7 @@ class NoGradient(StrEnum):
     UNDERFLOW = "underflow"
     ZERO_WEIGHT = "zero-weight"
     ZERO_VALUE = "zero-value"  # of a square
+    ITSELF = "itself"  # which it is subtracted from
     BY_INF = "by-inf"  # a division, as by the variance of a normalisation
     MASKED = "masked"
     LEFT_OUT = "left-out"  # by numbers or a slice that are the same at every step

@@ -50,6 +50,7 @@ class Crossing:
     module: str | None = None
     takes_nearest: bool = False  # an interpolation, which has slope 0 in the places then
     divides_by_inf: bool = False  # and has slope 0 for that
+    of_itself: bool = False  # a difference of two that are one tensor
     # A softmax over one element: the dimensions of several, but for the first, a batch's.
     over_one: tuple[int, ...] | None = None
     out: float | None = None
@@ -114,6 +115,8 @@ class Crossings:
                     crossing.below[position] = at[below]
                 elif below in leaf_at:
                     crossing.leaves[position] = leaf_at[below]
+            taken = node.next_functions
+            crossing.of_itself = len({*taken}) < len(taken) and has(crossing.name, Trait.SUBTRACTS)
             self.found.append(crossing)
             self._hooks.append(node.register_hook(_measure(node, crossing)))
 

@@ -137,8 +137,11 @@ def why_zero(step: int, leaf: int, crossings: Crossings) -> tuple[Absence, objec
     ]
     if not ends:
         return absence, None
-    # Of several ways that end, one that ends at a factor of 0 may open when that is trained.
-    position, reason = next((one for one in ends if one[1] is NoGradient.ZERO_WEIGHT), ends[0])
+    # Of several ways that end, one that ends at a factor of 0 may open when that is trained. One
+    # that ends where a tensor meets itself never does, and nobody writes that on purpose.
+    first = (NoGradient.ITSELF, NoGradient.ZERO_WEIGHT)
+    preferred = (one for reason in first for one in ends if one[1] is reason)
+    position, reason = next(preferred, ends[0])
     crossing = crossings.found[position]
     is_one_of_several = any(crossing.into)
     deciding = _decider(position, crossings.found)
@@ -173,7 +176,7 @@ def _ends(leaf: int, crossings: Sequence[Crossing]) -> Iterator[tuple[int, int]]
         crossing = crossings[position]
         if crossing.out is None or position in seen:
             continue
-        if crossing.is_zero_into(edge):
+        if crossing.is_zero_into(edge) or (crossing.of_itself and crossing.out):
             yield position, edge
             continue
         seen.add(position)
@@ -229,6 +232,8 @@ def _zero_reason(crossing: Crossing, edge: int) -> NoGradient:
         named = NoGradient.BY_INF
     elif crossing.over_one is not None:
         named = NoGradient.SINGLE
+    elif crossing.of_itself:
+        named = NoGradient.ITSELF
     is_half = edge < len(crossing.half) and crossing.half[edge]
     if is_half and _BEYOND_SCALING < (crossing.out or 0.0) < _FLUSHED:
         return NoGradient.UNDERFLOW

@@ -341,6 +341,14 @@ def _not_reentrant(culprit: Culprit) -> Iterator[Candidate]:
         yield Candidate("checkpoint with `use_reentrant=False`", (edit,))
 
 
+def _second_constant(culprit: Culprit) -> Iterator[Candidate]:
+    """`x - old.detach()` for `x - old`, where both are one tensor."""
+    second = culprit.operands.get("other")
+    if second is not None:
+        text = culprit.text(second)
+        yield culprit.written(f"take `{text}` as a constant", second, f"{text}.detach()")
+
+
 # By what ends the gradient.
 _WAYS: Mapping[NoGradient, tuple[Callable[[Culprit], Iterator[Candidate]], ...]] = {
     NoGradient.DETACH: (in_torch, _attached),
@@ -363,6 +371,7 @@ _WAYS: Mapping[NoGradient, tuple[Callable[[Culprit], Iterator[Candidate]], ...]]
     NoGradient.REMADE: (_made_once,),
     NoGradient.SWAPPED: (_written_into,),
     NoGradient.ZERO_WEIGHT: (away_from_zero,),
+    NoGradient.ITSELF: (_second_constant,),
 }
 
 

@@ -15,6 +15,7 @@ from gradscope.source.tree import names_in, parts
 TENSORS = frozenset(
     "self other mat1 mat2 tensor1 tensor2 x1 x2 target weight query key value".split()
 )
+_BACK = {"float16": "half()", "bfloat16": "bfloat16()", "float32": "float()"}
 
 
 def widened(culprit: Culprit) -> Iterator[Candidate]:
@@ -48,7 +49,7 @@ def widened(culprit: Culprit) -> Iterator[Candidate]:
 
 def _within(culprit: Culprit, widening: tuple[Edit, ...], wide: str) -> Iterator[Candidate]:
     """The wider dtype inside of the function alone, whose caller gets the dtype that it had."""
-    back = {"float16": "half()", "bfloat16": "bfloat16()"}.get(culprit.dtype or "")
+    back = _BACK.get(culprit.dtype or "")
     where = culprit.source.nodes.function(culprit.node) if culprit.node is not None else None
     if back is None or where is None:
         return
@@ -64,7 +65,7 @@ def _widened_before(culprit: Culprit, wide: str, method: str) -> Iterator[Candid
     """A wider dtype where the operand was flushed to 0, which is before the culprit reads it."""
     for node in culprit.related("birth"):
         found = spelled(culprit.source, node)
-        if (first := found.first) is not None:
+        if (first := found.first) is not None and not isinstance(first, ast.Constant):
             title = proposals.WIDER.format(op=found.name, dtype=wide)
             yield culprit.written(title, first, f"{culprit.text(first)}.{method}")
 

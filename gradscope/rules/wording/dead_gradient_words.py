@@ -220,5 +220,11 @@ WORDS = {
         "Its operand is exactly 0, which is where its slope is 0: nothing moves it from there.",
         "has slope 0 at 0",
     ),
+    NoGradient.ITSELF: Words(
+        "Both sides of the difference are the same tensor. What goes back through the one is the"
+        " negative of what goes back through the other, and their sum is 0.",
+        "is subtracted from itself",
+        "let the second be a constant: `x - x.detach()`",
+    ),
     NoGradient.UNKNOWN: Words("Every element of the gradient is exactly 0."),
 }
