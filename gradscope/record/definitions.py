@@ -76,6 +76,17 @@ def function_of(code: CodeType) -> ast.FunctionDef | None:
     return None
 
 
+def body_of(code: CodeType) -> ast.AST | None:
+    """What is written of code: of a module all of its file, of a lambda its expression."""
+    if code.co_name == "<module>":
+        source = source_of(code.co_filename)
+        return source.tree if source is not None else None
+    if code.co_name != "<lambda>":
+        return function_of(code)
+    lambdas = (node for _, node in _every(code, ast.Lambda))
+    return next((one for one in lambdas if one.lineno == code.co_firstlineno), None)
+
+
 def definition(
     path: Sequence[tuple[str, torch.nn.Module]],
 ) -> tuple[Location | None, Location | None]:

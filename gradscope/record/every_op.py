@@ -26,7 +26,7 @@ from gradscope.record.passes import BackwardPass, Engine
 from gradscope.record.scores import GivenScores
 from gradscope.record.sites import OURS, kind_of, user_frames
 from gradscope.record.sizes.gradients import Sizes
-from gradscope.record.stand_ins import is_elsewhere, stand_in, without_us
+from gradscope.record.stand_ins import is_elsewhere, stand_in, standing, without_us
 from gradscope.record.tracing import computes_values, unobserved
 from gradscope.record.watching import Watching
 
@@ -73,10 +73,10 @@ class EveryOp:
         tensors: Any = torch.Tensor
         reads = [(tensors, name) for name in ("tolist", "numpy", "__reduce_ex__")]
         for owner, name in (*reads, (torch._tensor_str, "_str")):
-            read = _telling_reads(self, getattr(owner, name), thread)
+            read = _telling_reads(self, standing(owner, name), thread)
             stand_in(stack, owner, name, read, of_each=owner is tensors)
         for name in ("item", "__float__"):
-            read = _telling_nan(self, getattr(tensors, name), thread)
+            read = _telling_nan(self, standing(tensors, name), thread)
             stand_in(stack, tensors, name, read, of_each=True)
         self.depth.compiled.follow(stack, lambda: self.depth.note_compiled(self.context.step))
         follow_objects(stack, self.context.received)

@@ -112,11 +112,12 @@ def bad_settings(optimizer: Any, step: int) -> Iterator[Setting]:
 
 
 def _numbers(value: object) -> tuple[float, ...]:
-    """Those of a setting; none that lie on a device, which reading would wait for."""
+    """Those of a setting that are real; none that lie on a device, which reading would wait for."""
     if isinstance(value, tuple | list):
         return tuple(number for one in value for number in _numbers(one))
     if isinstance(value, torch.Tensor):
-        return (float(value),) if value.is_cpu and value.numel() == 1 else ()
+        is_read = value.is_cpu and value.numel() == 1 and not value.is_complex()
+        return (float(value),) if is_read else ()
     return (float(value),) if isinstance(value, int | float) else ()
 
 

@@ -37,7 +37,7 @@ def stand_in(
     original of a method: torch looks there for what it asks those about who override it, and the
     tables that they have of torch's functions know no other."""
     old = vars(owner).get(name, getattr(owner, name))
-    original = getattr(old, "__func__", old)
+    original = old.original if isinstance(old, _OfEach) else getattr(old, "__func__", old)
     for attribute in WRAPPER_ASSIGNMENTS:
         if hasattr(original, attribute):
             setattr(new, attribute, getattr(original, attribute))
@@ -57,7 +57,7 @@ def stand_in(
     else:  # it belongs to a class above
         stack.callback(delattr, owner, name)
     if of_each:
-        setattr(owner, name, _OfEach(old, new))
+        setattr(owner, name, _OfEach(original, new))
     else:
         setattr(owner, name, classmethod(new) if isinstance(old, classmethod) else new)
 
@@ -71,6 +71,12 @@ class _OfEach:
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
         return self.original if instance is None else MethodType(self.method, instance)
+
+
+def standing(owner: Any, name: str) -> Any:
+    """What an instance gets there by now: torch's own, or what stands in for it already."""
+    found = vars(owner).get(name)
+    return found.method if isinstance(found, _OfEach) else getattr(owner, name)
 
 
 def is_elsewhere(thread: int) -> bool:

@@ -61,4 +61,16 @@ class LayoutRefused(Refusal):
     location: Location | None
 
 
-OfStep = PastScaler | UnscaledTwice | Unreduced | StateOfAnother | LayoutRefused
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComplexSetting(Refusal):
+    """An optimizer of the class `optimizer` was to step with the setting `name`, which is a complex
+    number, `real` + `imaginary` i. `location` is the power that gave it, where only one could."""
+
+    optimizer: str
+    name: str
+    real: float
+    imaginary: float
+    location: Location | None
+
+
+OfStep = PastScaler | UnscaledTwice | Unreduced | StateOfAnother | LayoutRefused | ComplexSetting

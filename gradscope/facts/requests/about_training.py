@@ -18,6 +18,10 @@ class LowerRate(Request):
     trial_steps: int | None = None
 
 
+class BoundBase(Request):
+    """Keep what a schedule takes a power of at 0 or above."""
+
+
 class OfUpdate(Request):
     """Of what moves the parameters at `update`."""
 

@@ -62,8 +62,10 @@ def refusal_of(
             raised = Raised.by(one, flow, context.step)
             context.names.look(raised.frame)
             fields = {**raised.at, "location": notes.place_of(optimizer)}
-            return steps.layout(optimizer, context.names, fields) or steps.state(
-                optimizer, context.names, fields
+            return (
+                steps.layout(optimizer, context.names, fields)
+                or steps.setting(optimizer, fields, raised.frames)
+                or steps.state(optimizer, context.names, fields)
             )
     return None
 

@@ -1,12 +1,20 @@
 """What an optimizer refuses in a step of its own: its gradients, or the state that it was given."""
 
+import ast
+from collections.abc import Iterable, Iterator, Sequence
+from types import CodeType, FrameType
 from typing import Any
 
 import torch
 
-from gradscope.facts import refusals
+from gradscope.facts import Location, refusals
+from gradscope.record.definitions import body_of, span
+from gradscope.record.held import alive
 from gradscope.record.names import Names
 from gradscope.record.optimizers import parameters_of
+from gradscope.record.sites import USER, kind_of
+
+_OF_THEIR_OWN = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 
 
 def layout(optimizer: Any, names: Names, fields: dict[str, Any]) -> refusals.LayoutRefused | None:
@@ -30,6 +38,50 @@ def layout(optimizer: Any, names: Names, fields: dict[str, Any]) -> refusals.Lay
         held=len(held),
         layers=tuple(filter(None, places)) if len(choosing) == len(refused) else (),
     )
+
+
+def setting(
+    optimizer: Any, fields: dict[str, Any], frames: Sequence[FrameType]
+) -> refusals.ComplexSetting | None:
+    """A number that is complex, as Python makes it of a negative one to a power with a fraction."""
+    for group in optimizer.param_groups:
+        for name, value in group.items():
+            if isinstance(value, complex):
+                running = (frame.f_code for frame in frames)
+                powers = _powers(_schedules(optimizer)) or _powers(running)
+                place = {"location": powers[0] if len(powers) == 1 else None}
+                return refusals.ComplexSetting(
+                    **fields | place,
+                    optimizer=type(optimizer).__name__,
+                    name=str(name),
+                    real=value.real,
+                    imaginary=value.imag,
+                )
+    return None
+
+
+def _schedules(optimizer: Any) -> Iterator[CodeType]:
+    """The program's functions that compute the rates of an optimizer."""
+    for schedule in alive(torch.optim.lr_scheduler.LRScheduler):
+        if getattr(schedule, "optimizer", None) is optimizer:
+            functions = (type(schedule).get_lr, *getattr(schedule, "lr_lambdas", ()))
+            codes = (getattr(one, "__code__", None) for one in functions)
+            yield from (code for code in codes if code is not None and kind_of(code) == USER)
+
+
+def _powers(codes: Iterable[CodeType]) -> list[Location]:
+    """The powers with a fraction that functions themselves compute, each once."""
+    found = dict[Location, None]()
+    for code in codes:
+        waiting = [one for one in (body_of(code),) if one is not None]
+        for node in waiting:
+            inner = ast.iter_child_nodes(node)
+            waiting += (one for one in inner if not isinstance(one, _OF_THEIR_OWN))
+            if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow):
+                power = node.right.value if isinstance(node.right, ast.Constant) else None
+                if not isinstance(power, int):
+                    found[span(code, node)] = None
+    return list(found)
 
 
 def state(optimizer: Any, names: Names, fields: dict[str, Any]) -> refusals.StateOfAnother | None:

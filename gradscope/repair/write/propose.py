@@ -84,6 +84,7 @@ BY_CLASS: Mapping[type[ask.Request], Callable[[Culprit], Ways]] = {
     ask.StepThroughScaler: training.through_scaler,
     ask.UnscaleBeforeStep: cycles.unscaled_late,
     ask.WiderWeights: cycles.widened,
+    ask.BoundBase: stepping.kept_real,
     ask.ScaleLoss: _scaled,
     ask.WithoutGrad: refused.without_grad,
     ask.UpdateInPlace: refused.in_place,

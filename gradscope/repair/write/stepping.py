@@ -84,6 +84,13 @@ def descending(culprit: Culprit, request: ask.Descend) -> Ways:
         yield (source.edit(start, end, " -= "),)
 
 
+def kept_real(culprit: Culprit) -> Ways:
+    """`max(0.0, 1 - t / last) ** power` for `(1 - t / last) ** power`."""
+    if isinstance(culprit.node, ast.BinOp):
+        base = culprit.source.of(culprit.node.left)
+        yield (culprit.replace(culprit.node.left, f"max(0.0, {base})"),)
+
+
 def turned(culprit: Culprit, request: ask.TurnSign) -> Ways:
     """`loss = nll` for `loss = -nll`, and the other way round, where backward is called on it."""
     source, call = culprit.source, culprit.at(request.backward)

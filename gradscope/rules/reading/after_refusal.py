@@ -14,6 +14,7 @@ _OWN_LAYOUT = {
     " `SparseAdam` and `SGD` do",
     False: "give these parameters an optimizer of their own that takes dense gradients",
 }
+_KEPT_REAL = "keep the base of the power at 0 or above: `max(0.0, base) ** power`"
 _SAME_ORDER = "give it the parameters of the optimizer that saved the state, in their order"
 
 
@@ -63,6 +64,11 @@ def requests(refusal: refusals.Refusal) -> Iterator[Fix | ask.Request]:
             if layers:
                 yield ask.SetSparse(not sparse, layers)
             yield Fix("graph", _OWN_LAYOUT[sparse], "unsafe")
+        case refusals.ComplexSetting(location=location):
+            if location is not None:
+                yield ask.BoundBase()
+            else:
+                yield Fix("clamp-domain", _KEPT_REAL, "unsafe")
         case refusals.UnscaledTwice():
             yield ask.UnscaleBeforeStep()
         case refusals.ViewWritten(name=name, raised_at=place):

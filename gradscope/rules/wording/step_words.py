@@ -107,10 +107,28 @@ def _unreduced(one: refusals.Unreduced) -> Words:
     )
 
 
+def _complex_setting(one: refusals.ComplexSetting) -> Words:
+    sign = "-" if one.imaginary < 0 else "+"
+    value = f"{number(one.real, 3)} {sign} {number(abs(one.imaginary), 3)}i"
+    return Words(
+        f"`{one.optimizer}` is to step with `{one.name}` = {value}, a complex number",
+        "Python gives a complex number for a negative one to a power with a fraction. A schedule"
+        " that falls to 0 by a power, as `(1 - t / last) ** 0.9`, does so once `t` is past `last`:"
+        " it counts fewer steps than there are.",
+        "its base is negative" if one.location is not None else "steps with it",
+        one.location,
+        "step",
+        evidence={"reason": "complex-setting", "optimizer": one.optimizer, "name": one.name},
+        numbers=(f"`{one.name}` = {value}",),
+        raised="the step raised here",
+    )
+
+
 STEP_WORDS: Mapping[type[refusals.Refusal], Callable[[Any], Words]] = {
     refusals.PastScaler: _past_scaler,
     refusals.UnscaledTwice: _unscaled_twice,
     refusals.StateOfAnother: _of_another,
     refusals.LayoutRefused: _layout,
     refusals.Unreduced: _unreduced,
+    refusals.ComplexSetting: _complex_setting,
 }
