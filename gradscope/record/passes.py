@@ -50,6 +50,7 @@ class BackwardPass:
         self.nodes = [root.grad_fn for root in self.differentiable]
         self.accumulates: bool = kwargs.get("accumulate_grad", False)
         self.create_graph, self.is_step = False, True  # this, to those that measure sizes
+        self.functional = False  # inside of a transform of `torch.func`, or of what one returned
         self.inputs: tuple[torch.Tensor, ...] = ()
         self.handed: tuple[torch.Tensor, ...] = ()
         self.asked: tuple[torch.Tensor, ...] = ()
@@ -60,7 +61,7 @@ class BackwardPass:
     def _note_asked(self, args: Any) -> None:
         """No step is a pass that is differentiated again, that hands out the gradients of what is
         no leaf, or many at once."""
-        functional = torch._C._are_functorch_transforms_active() or any(
+        self.functional = functional = torch._C._are_functorch_transforms_active() or any(
             map(_is_wrapped, self.outputs)  # of `torch.func.vjp`, which is over by then
         )
         self.create_graph = bool(args[2]) and not functional if len(args) > 2 else False

@@ -196,6 +196,7 @@ def _failure(finding: Finding, before: Trace, after: Trace, step: int) -> Outcom
     if ending.gave_up:
         is_alike = before.ending.kind == ending.kind and before.ending.detail == ending.detail
         is_of_it = before.raised is not None and before.raised.call.location == finding.location
+        is_of_it |= before.refusal is not None and before.refusal.step == finding.step
         of_values = any(one.subject is Subject.VALUE for one in before.symptoms)
         if is_alike and not (is_of_it or of_values):
             return None  # it is about something else

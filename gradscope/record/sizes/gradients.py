@@ -38,7 +38,7 @@ from gradscope.record.sizes.module_use import OwnBackwards, TrainingModes
 from gradscope.record.sizes.reduction import summed
 from gradscope.record.sizes.reloads import Reloads
 from gradscope.record.sizes.surges import Surges
-from gradscope.record.sizes.updates import Updates
+from gradscope.record.sizes.updates import Updates, is_probe
 
 _MEASURED_FIRST = 12  # steps
 _PART_OF_A_GRAPH = NotChecked(
@@ -118,7 +118,7 @@ class Sizes:
     def begin_backward(self, one: BackwardPass) -> None:
         """Of the program, a step or not."""
         self._clipping.begin_backward()
-        if not one.is_step and self.inspection.flow is not None:
+        if (not one.is_step or one.functional) and self.inspection.flow is not None:
             self.inspection.flow.note_differentiated(one.outputs, one.handed)
 
     def end_backward(self, one: BackwardPass, result: Any) -> None:
@@ -327,6 +327,8 @@ class Sizes:
         if not self._context.is_between or not (is_first or self._context.step <= _MEASURED_FIRST):
             return
         leaf = self.leaves.stored_with(tensor)
+        if leaf is not None and is_probe(frame):
+            return
         if leaf is not None and not is_first:
             with shielded(self._context):
                 self.updates.train_by_hand(leaf, frame)

@@ -80,7 +80,9 @@ def blocking(bit: int, flow: Flow, reached: int) -> Cut | None:
     The last, since autograd itself detaches what it saves, on memory that goes on being used.
     """
     upstream = [cut for cut in flow.cuts_in(reached) if cut.lost & bit]
-    anywhere = [cut for cut in flow.cuts if cut.lost & ~cut.idle & bit]
+    # What the loss reads derivatives of, another pass may have cut: as an evaluation does.
+    is_read = flow.differentiated & bit and flow.is_used(bit)
+    anywhere = [cut for cut in flow.cuts if cut.lost & ~cut.idle & bit and not is_read]
     for cuts in (upstream, anywhere):
         telling = [cut for cut in cuts if cut.reason is not NoGradient.INTEGER] or cuts
         if telling:

@@ -20,6 +20,7 @@ from gradscope.source.hand_updates import ascent, rate_by_hand
 Kept = list[tuple[int, Update]]  # by the step: that of the update is of the first such
 _COMPARED = ("lr", "initial_lr")
 _MOST_KEPT = 512  # updates; of those that follow only the last
+_GRADCHECK = torch.autograd.gradcheck.__code__.co_filename
 _LOOKED_AT = 8  # updates of each optimizer whose parameters are gone through one by one
 
 
@@ -188,3 +189,9 @@ def _is_cleared(optimizer: Any, graded: set[int]) -> bool:
     """Whether nothing is left of the gradients that the last backward gave what it holds."""
     held = [parameter for parameter in parameters_of(optimizer) if id(parameter) in graded]
     return bool(held) and all(one.grad is None or is_zero(one.grad) for one in held)
+
+
+def is_probe(frame: Any) -> bool:
+    """Whether gradcheck writes there, which moves a value by little, and back."""
+    _, inner = note_site(frame)
+    return any(code.co_filename == _GRADCHECK for code, _ in inner)
