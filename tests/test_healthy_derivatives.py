@@ -24,6 +24,7 @@ class Square(torch.autograd.Function):
 def main():
     z = torch.randn(3, 5, dtype=torch.double, requires_grad=True)
     assert torch.autograd.gradcheck(Square.apply, z)
+    assert torch.autograd.gradcheck(lambda z: Square.apply(z).sum(), z)
     net = nn.Linear(4, 4)
     optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
     for step in range(30):
