@@ -11,7 +11,7 @@ from gradscope.dataclass import dataclass
 from gradscope.facts.events import Leap
 from gradscope.facts.functions import OwnBackward
 from gradscope.facts.places import Call, Location
-from gradscope.facts.usage import ModeKept, Reload, UnreadFlag, Usage
+from gradscope.facts.usage import ModeKept, Reload, ScaledUpdate, UnreadFlag, Usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,6 +329,7 @@ class Magnitudes:
     inspected: tuple[int, ...] = ()
     measured: object = None  # what a command measured on top: `norms.facts.Measured`
     clips: tuple[LateClip, ...] = ()
+    scaled_updates: tuple[ScaledUpdate, ...] = ()
     summed: Summed | None = None  # of the first step whose loss is a sum
     # Of the first step at which results grew along repeats until they were no longer finite: their
     # own norms, in the order of the forward pass, and no gradient's.

@@ -265,3 +265,16 @@ class Usage:
     overflow: Overflow | None = None
     own: bool = False
     lost_at: Location | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ScaledUpdate:
+    """The first update at `location` by an optimizer along gradients that are `scale` times too
+    large, since it went past the GradScaler that had multiplied the loss. `blind`: the optimizer
+    divides by the size of its gradients."""
+
+    step: int
+    optimizer: str
+    scale: float
+    blind: bool
+    location: Location | None

@@ -14,7 +14,9 @@ from gradscope.dataclass import dataclass
 from gradscope.facts import LateClip
 from gradscope.record.context import RunContext, shielded
 from gradscope.record.optimizers import Work, held_by, parameters_of
+from gradscope.record.passes import BackwardPass
 from gradscope.record.sites import Site, note_site, place_of
+from gradscope.record.sizes.scaling import Scaling
 from gradscope.record.stand_ins import is_elsewhere, stand_in, without_us
 from gradscope.record.tracing import computes_values
 
@@ -50,9 +52,11 @@ class Clipping:
         self._given: set[object] = set()  # the places that were given parameters
         self._steppers: set[int] = set()  # the optimizers, by id
         self._found: dict[object, LateClip] = {}
+        self.scaling = Scaling(context)
 
     def install(self, stack: ExitStack, thread: int) -> None:
         """Put ourselves around what torch itself calls: also seen under names imported before."""
+        self.scaling.install(stack, thread)
         owner: Any = clip_grad
         scaler: Any = torch.amp.GradScaler
         by_norm: Any = getattr(owner, "_clip_grads_with_norm_", None)
@@ -93,6 +97,7 @@ class Clipping:
         def unscale_(one: Any, optimizer: Any) -> None:
             has_groups = hasattr(optimizer, "param_groups")  # else torch refuses
             if has_groups and one.is_enabled() and is_seen():
+                self.scaling.note_undone(optimizer)
                 with shielded(self._context):
                     self._unscales(optimizer, one, note_site(sys._getframe(1))[0])
             with without_us:
@@ -102,13 +107,15 @@ class Clipping:
         stand_in(stack, owner, "_group_tensors_by_device_and_dtype", group)
         stand_in(stack, scaler, "unscale_", unscale_)
 
-    def begin_backward(self) -> None:
+    def begin_backward(self, one: BackwardPass) -> None:
         self._settle()
+        self.scaling.begin_backward(one)
         self._clipped, self._updated = {}, []
 
     def end_update(self, work: Work) -> None:
         """Gradients that were clipped after one update and used by the next are in time: who
         writes them without a backward does so."""
+        self.scaling.end_update(work)
         self._updated.append(weakref.ref(work.optimizer))
         self._last_update = work.site
         self._steppers.add(id(work.optimizer))
@@ -168,7 +175,7 @@ class Clipping:
         for grad in _grads(parameters_of(optimizer)):
             clip = self._clipped.pop(id(grad), None)
             if clip is not None:
-                self._note("before-unscale", clip, site, float(scaler.get_scale()))
+                self._note("before-unscale", clip, site, float(scaler._scale))
 
     def _note(self, order: str, clip: Clip, other: Site, scale: float) -> None:
         """One fact for each call in the source: of the first step where it did anything."""

@@ -117,7 +117,7 @@ class Sizes:
 
     def begin_backward(self, one: BackwardPass) -> None:
         """Of the program, a step or not."""
-        self._clipping.begin_backward()
+        self._clipping.begin_backward(one)
         if (not one.is_step or one.functional) and self.inspection.flow is not None:
             self.inspection.flow.note_differentiated(one.outputs, one.handed)
 
@@ -383,6 +383,7 @@ class Sizes:
             inspected=tuple(self.inspection.steps),
             measured=self.measure.facts() if self.measure is not None else None,
             clips=self._clipping.facts(),
+            scaled_updates=self._clipping.scaling.facts(),
             summed=self._summed,
             swelling=self._growths.swelling,
             own_backwards=self._own_backwards.facts(),

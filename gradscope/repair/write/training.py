@@ -81,14 +81,21 @@ def through_scaler(culprit: Culprit) -> Iterator[Candidate]:
     source = culprit.source
     for made in culprit.calls(_SCALERS):
         name = target_of(culprit, made) or ""
+        if isinstance(culprit.call, ast.Call) and isinstance(culprit.call.func, ast.Attribute):
+            yield _stepped(culprit, culprit.call, name, source.of(culprit.call.func.value))
+            continue
         used = {method for method in ("scale", "step", "unscale_") if _calls(culprit, name, method)}
         for call, step in steps(culprit) if used == {"scale"} else ():
             if isinstance(source.parents[step], ast.Expr):
-                text = f"{name}.step({target_of(culprit, call)})"
-                if not _calls(culprit, name, "update"):
-                    text += f"{source.newline}{source.indent(step.lineno)}{name}.update()"
-                title = "step through the scaler, which divides the gradients by its scale"
-                yield Candidate(title, (source.replaced(step, text),))
+                yield _stepped(culprit, step, name, target_of(culprit, call) or "")
+
+
+def _stepped(culprit: Culprit, step: ast.expr, scaler: str, optimizer: str) -> Candidate:
+    text, source = f"{scaler}.step({optimizer})", culprit.source
+    if not _calls(culprit, scaler, "update"):
+        text += f"{source.newline}{source.indent(step.lineno)}{scaler}.update()"
+    title = "step through the scaler, which divides the gradients by its scale"
+    return Candidate(title, (source.replaced(step, text),))
 
 
 def scaled(culprit: Culprit) -> Iterator[Candidate]:

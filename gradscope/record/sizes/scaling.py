@@ -1,0 +1,112 @@
+"""Sees which updates go past a GradScaler that has multiplied their loss."""
+
+import sys
+import weakref
+from contextlib import ExitStack
+from typing import Any
+
+import torch
+
+from gradscope.dataclass import dataclass
+from gradscope.facts import ScaledUpdate
+from gradscope.record.context import RunContext, shielded
+from gradscope.record.optimizers import Work, is_blind_to_scale, parameters_of
+from gradscope.record.passes import BackwardPass
+from gradscope.record.sites import USER, kind_of, place_of
+from gradscope.record.stand_ins import is_elsewhere, stand_in, without_us
+
+_MOST_KEPT = 16
+
+
+@dataclass(slots=True)
+class _Since:
+    """The passes since an optimizer's last update: of a loss that was scaled, and of others."""
+
+    scaled: int
+    plain: int
+
+
+class Scaling:
+    """Follows what GradScalers multiply, and what they are asked to divide again. Who asks for the
+    scale between a backward and its update may divide by it himself: that one is not told of."""
+
+    def __init__(self, context: RunContext) -> None:
+        self._context = context
+        self._multiplied: dict[int, tuple[weakref.ref[Any], Any]] = {}  # with the scaler, by id
+        self._scaler: Any = None  # of the last scaled pass
+        self._passes = _Since(0, 0)
+        self._last: dict[int, _Since] = {}  # by optimizer: what there was at its last update
+        self._undone: set[int] = set()  # optimizers whose gradients were, or are being, divided
+        self._is_asked = False
+        self._found: dict[object, ScaledUpdate] = {}
+
+    def install(self, stack: ExitStack, thread: int) -> None:
+        owner: Any = torch.amp.GradScaler
+        scale, ask, step = owner.scale, owner.get_scale, owner.step
+
+        def scale_(scaler: Any, outputs: Any) -> Any:
+            with without_us:
+                result = scale(scaler, outputs)
+            if not is_elsewhere(thread) and scaler.is_enabled():
+                with shielded(self._context):
+                    self._note_scaled(scaler, result)
+            return result
+
+        def get_scale(scaler: Any) -> Any:
+            if kind_of(sys._getframe(1).f_code) == USER and not is_elsewhere(thread):
+                self._is_asked = True
+            with without_us:
+                return ask(scaler)
+
+        def step_(scaler: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+            self.note_undone(optimizer)
+            with without_us:
+                return step(scaler, optimizer, *args, **kwargs)
+
+        stand_in(stack, owner, "scale", scale_)
+        stand_in(stack, owner, "get_scale", get_scale)
+        stand_in(stack, owner, "step", step_)
+
+    def note_undone(self, optimizer: Any) -> None:
+        """A scaler divides the gradients of this optimizer."""
+        self._undone.add(id(optimizer))
+
+    def begin_backward(self, one: BackwardPass) -> None:
+        if not one.accumulates:
+            return
+        self._is_asked = False
+        known = (self._multiplied.get(id(root), (None, None)) for root in one.roots)
+        alive = [scaler for reference, scaler in known if reference is not None and reference()]
+        self._multiplied.clear()
+        if alive:
+            self._scaler = alive[0]
+            self._passes.scaled += 1
+        else:
+            self._passes.plain += 1
+
+    def end_update(self, work: Work) -> None:
+        """An optimizer has stepped."""
+        key, now = id(work.optimizer), self._passes
+        before = self._last.get(key, _Since(0, 0))
+        self._last[key] = _Since(now.scaled, now.plain)
+        is_undone = key in self._undone
+        self._undone.discard(key)
+        is_scaled = now.scaled > before.scaled and now.plain == before.plain
+        if is_undone or not is_scaled or self._is_asked or len(self._found) >= _MOST_KEPT:
+            return
+        place = place_of(work.site)
+        graded = any(one.grad is not None for one in parameters_of(work.optimizer))
+        if place not in self._found and graded:
+            kind = type(work.optimizer)
+            factor = float(self._scaler._scale)
+            if factor != 1.0:
+                blind = is_blind_to_scale(kind)
+                step = max(self._context.step - 1, 0)
+                self._found[place] = ScaledUpdate(step, kind.__name__, factor, blind, place)
+
+    def facts(self) -> tuple[ScaledUpdate, ...]:
+        return tuple(self._found.values())
+
+    def _note_scaled(self, scaler: Any, result: Any) -> None:
+        for one in (result,) if isinstance(result, torch.Tensor) else tuple(result):
+            self._multiplied[id(one)] = weakref.ref(one), scaler

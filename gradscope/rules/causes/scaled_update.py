@@ -1,0 +1,75 @@
+"""An update along gradients that still carry the scale of a GradScaler."""
+
+from collections.abc import Iterator
+
+from gradscope.facts import Finding, Phase, Root, ScaledUpdate, Severity, Trace, number
+from gradscope.facts import requests as ask
+from gradscope.rules.reading import measurements
+from gradscope.rules.rule import Rule
+
+
+class ScaledStep(Rule):
+    """
+    ## What it does
+    Finds an optimizer that steps without the `GradScaler` which has multiplied its loss.
+
+    ## Why is this bad?
+    The scaler divides the gradients again where it takes the step itself, and leaves a step out
+    whose gradients are inf. Past it, the step goes along gradients that are thousands of times too
+    large, and nothing keeps inf out of the parameters. No error is raised as long as the scaler
+    takes the step of another optimizer.
+
+    ## Example
+    ```python
+    import torch
+
+    w = torch.nn.Parameter(torch.ones(3))
+    optimizer = torch.optim.SGD([w], lr=1e-8)
+    scaler = torch.amp.GradScaler("cpu")
+    for step in range(3):
+        optimizer.zero_grad()
+        scaler.scale(w.square().sum()).backward()
+    -     optimizer.step()
+    +     scaler.step(optimizer)
+    +     scaler.update()
+    ```
+
+    ## Fix safety
+    Unsafe: training takes other steps, which is the point. A warning where the optimizer divides by
+    the size of its gradients, as Adam does: there the inf is what is left.
+
+    ## References
+    "Working with Multiple Models, Losses, and Optimizers" in PyTorch's examples of automatic mixed
+    precision.
+    """
+
+    code = "GS417"
+    name = "scaled-update"
+    of_sizes = True
+
+    def check(self, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:
+        if trace.refusal is None:
+            yield from map(self._about, trace.magnitudes.scaled_updates)
+
+    def _about(self, update: ScaledUpdate) -> Finding:
+        scale = number(update.scale, 6)
+        return self.found(
+            f"`{update.optimizer}` steps along gradients that are {scale} times too large",
+            f"A GradScaler has multiplied the loss, and so every gradient, by {scale}. It divides"
+            " them again where it takes the step itself, and leaves the step out where one is inf:"
+            " this optimizer steps past it."
+            + (
+                " What it divides by the size of its gradients comes out as ever, but for its eps."
+                if update.blind
+                else ""
+            ),
+            severity=Severity.WARNING if update.blind else Severity.ERROR,
+            phase=Phase.OPTIMIZER,
+            step=update.step,
+            op="step",
+            location=update.location,
+            label="steps without the scaler",
+            evidence=measurements.fields_of(update, "optimizer", "scale"),
+            numbers=(f"loss scale {scale}",),
+            fixes=(ask.StepThroughScaler(),),
+        )
