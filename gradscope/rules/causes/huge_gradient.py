@@ -23,7 +23,14 @@ from gradscope.facts import (
 from gradscope.facts import requests as ask
 from gradscope.rules import fixes
 from gradscope.rules.reading import measurements
-from gradscope.rules.reading.growths import bound_of, clip_bound, crosses_pole, is_clipped, is_huge
+from gradscope.rules.reading.growths import (
+    bound_of,
+    clip_bound,
+    crosses_pole,
+    is_clipped,
+    is_huge,
+    is_near_pole,
+)
 from gradscope.rules.rule import Rule
 from gradscope.rules.wording import phrases
 
@@ -68,7 +75,7 @@ class HugeGradient(Rule):
         seen: set[object] = set()
         for leap in sorted(magnitudes.leaps, key=lambda one: one.step):
             place, crosses = leap.call.location, crosses_pole(leap, trace.steps)
-            if not (crosses or is_huge(leap)):
+            if not (crosses or is_huge(leap) or is_near_pole(leap, trace.steps)):
                 continue
             if (broken is None or leap.step < broken) and place not in seen and len(seen) < MOST:
                 seen.add(place)

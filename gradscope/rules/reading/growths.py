@@ -126,13 +126,25 @@ def crosses_pole(leap: Leap, steps: Sequence[Step]) -> bool:
         return False
     if operand.min is None or operand.max is None:
         return False
-    if not (leap.crossed or operand.min < 0 < operand.max):
+    is_through = leap.crossed or operand.min < 0 < operand.max
+    return is_through and _times(leap) >= cutoffs.HUGE_AT_POLE and _leapt(at, steps)
+
+
+def is_near_pole(leap: Leap, steps: Sequence[Step]) -> bool:
+    """Whether a divisor of which some elements lie by far nearer to 0 than the others has made the
+    loss leap, as it never did before."""
+    near, far = leap.steep.near, leap.steep.far
+    if near is None or far is None or not has(leap.call.op, Trait.DIVIDES):
         return False
+    is_apart = cutoffs.HUGE * near <= far and _times(leap) >= cutoffs.HUGE
+    return is_apart and _leapt(leap.step, steps)
+
+
+def _leapt(at: int, steps: Sequence[Step]) -> bool:
+    """Whether the loss of a step is far beyond all before it, which were more than a few."""
     losses = {one.index: abs(one.loss) for one in steps if one.loss is not None}
     before = [loss for index, loss in losses.items() if index < at and math.isfinite(loss)]
-    if len(before) < cutoffs.FEWEST or not losses.get(at, 0.0) >= cutoffs.LEAP * max(before):
-        return False
-    return _times(leap) >= cutoffs.HUGE_AT_POLE
+    return len(before) >= cutoffs.FEWEST and losses.get(at, 0.0) >= cutoffs.LEAP * max(before)
 
 
 def _times(leap: Leap) -> float:
