@@ -35,6 +35,7 @@ from gradscope.record.events.measure import operand
 from gradscope.record.finite import dtype_of, holds_bad, plain
 from gradscope.record.graph import consumers, node_name
 from gradscope.record.journal import Note, to_call
+from gradscope.record.mixed import mixed_dtypes, mixed_in_layer
 from gradscope.record.schema import OpInfo
 from gradscope.record.sites import USER, kind_of, note_site, resolve, user_frame
 from gradscope.record.stand_ins import links
@@ -91,6 +92,8 @@ class RaisedOps:
         if len(trail) > 1 and trail[-1][0].f_code in _COUNTS:
             self._note_single(error, trail)
             return
+        if len(trail) > 1 and (self._last is None or self._last[0] != _line_of(error)):
+            self._note_mixed(error, trail)
         scope = next((frame.f_locals for frame, _ in trail if frame.f_code is _CHECK), {})
         value, constraint = scope.get("value"), scope.get("constraint")
         constraint = getattr(constraint, "base_constraint", constraint)  # of each element
@@ -133,6 +136,18 @@ class RaisedOps:
         why = SingleItem(tuple(given.shape), given.requires_grad or is_data)
         named = operand("input", given, self._context, frame=frame)
         self._last = _line_of(error), Raised(self._context.step, call, (named,), why)
+
+    def _note_mixed(self, error: BaseException, trail: list[tuple[FrameType, int]]) -> None:
+        inner = trail[-1][0]
+        users = [one for one in trail if kind_of(one[0].f_code) == USER]
+        with unobserved():
+            why = mixed_in_layer(inner)
+        if why is None or not users:
+            return
+        layer, (frame, instruction) = inner.f_locals.get("self"), users[-1]
+        call = Call(type(layer).__name__.lower(), location=resolve(frame.f_code, instruction))
+        given = operand(why.role, inner.f_locals[why.role], self._context, frame=frame)
+        self._last = _line_of(error), Raised(self._context.step, call, (given,), why)
 
     def bad_operands(self, error: BaseException) -> Iterator[tuple[str, torch.Tensor]]:
         """Those of the op over which the program ends, that are inf or NaN, by their roles."""
@@ -199,6 +214,10 @@ class RaisedOps:
                 bad = [(role, weakref.ref(one)) for role, one in given.items() if _is_bad(one)]
                 self._bad = _line_of(error), bad
                 self._keep(note, given, frame, error)
+                if self._last is None and note.user and not info.regular:
+                    mixed = mixed_dtypes(info, args, kwargs, given)
+                    if mixed is not None:
+                        self._last = _line_of(error), self._raised(note, given, mixed, frame)
         except Exception:  # what cannot be measured is not told
             self._last = None
 

@@ -85,7 +85,17 @@ class Nothing:
     graph: str = ""
 
 
-Objected = Spectrum | OutOfRange | OutOfDomain | Unfit | SingleItem | Nothing
+@dataclass(frozen=True, slots=True)
+class MixedDtypes:
+    """The operand `role` has another `dtype` than what is trained, and the op runs where it has the
+    `wanted` one."""
+
+    role: str
+    dtype: str
+    wanted: str
+
+
+Objected = Spectrum | OutOfRange | OutOfDomain | Unfit | SingleItem | Nothing | MixedDtypes
 
 
 @dataclass(frozen=True, slots=True)

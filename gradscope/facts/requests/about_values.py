@@ -199,6 +199,14 @@ class AddToDiagonal(Request):
     name: str
 
 
+class CastOperand(Request):
+    """Give the operand `role`, the user's `name`, the dtype `wanted`."""
+
+    role: str
+    wanted: str
+    name: str | None
+
+
 class FitNumber(Request):
     """Write the largest number of the dtype in the place of one that it cannot hold."""
 

@@ -120,6 +120,7 @@ BY_FIELDS: Mapping[type[ask.Request], Callable[[Culprit, Any], Ways]] = {
     ask.AddToDiagonal: instead.diagonal,
     ask.FitNumber: instead.fitted,
     ask.FitCast: instead.fitted_cast,
+    ask.CastOperand: wider.converted,
     ask.IgnoreTarget: instead.ignored,
     ask.LeaveOutNothing: empty.left_out,
     ask.BoundIndex: instead.bounded_index,

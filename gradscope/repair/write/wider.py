@@ -4,6 +4,7 @@ import ast
 from collections.abc import Iterator
 
 from gradscope.facts import Edit
+from gradscope.facts import requests as ask
 from gradscope.ops.dtypes import wider
 from gradscope.repair.write.culprit import Candidate, Culprit
 from gradscope.repair.write.statements import rebound
@@ -16,6 +17,7 @@ TENSORS = frozenset(
     "self other mat1 mat2 tensor1 tensor2 x1 x2 target weight query key value".split()
 )
 _BACK = {"float16": "half()", "bfloat16": "bfloat16()", "float32": "float()"}
+_CASTS = {**_BACK, "float64": "double()"}
 
 
 def widened(culprit: Culprit) -> Iterator[Candidate]:
@@ -59,6 +61,19 @@ def _within(culprit: Culprit, widening: tuple[Edit, ...], wide: str) -> Iterator
         function = getattr(where, "name", "this")
         title = f"compute `{function}` in {wide}, and give back {culprit.dtype}"
         yield Candidate(title, (*widening, narrowed))
+
+
+def converted(culprit: Culprit, request: ask.CastOperand) -> Iterator[Candidate]:
+    """`x.float()` where the name of the operand is given its value, else where the op reads it."""
+    source, cast = culprit.source, _CASTS.get(request.wanted)
+    reads = [one for one in parts(culprit.node, ast.expr) if source.of(one) == request.name]
+    reads += [one for role, one in culprit.operands.items() if role == request.role]
+    if cast is None or not reads:
+        return
+    for node in (definition(source, reads[0]), reads[0]):
+        if node is not None:
+            text = f"{culprit.text(node)}.{cast}"
+            yield culprit.written(f"convert it to {request.wanted}", node, text)
 
 
 def _widened_before(culprit: Culprit, wide: str, method: str) -> Iterator[Candidate]:
