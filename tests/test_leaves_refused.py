@@ -61,6 +61,15 @@ PROGRAMS = {
         5,
         ["+codes = (torch.randn(4, requires_grad=True) * 0.1).detach().requires_grad_()"],
     ),
+    "a layer in two groups": (
+        "net = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))\n"
+        "optimizer = torch.optim.SGD(\n"
+        '    [{"params": net.parameters()}, {"params": net[1].parameters(), "lr": 0.5}],\n'
+        "    lr=0.1,\n)\n" + TRAINED,
+        "given-twice",
+        6,
+        ['+    [{"params": [p for p in net.parameters() if all(p is not one for one in net[1]'],
+    ),
     "a range": (
         "codes = torch.arange(4, requires_grad=True)\n" + FITTED,
         "whole-numbers",

@@ -1,6 +1,7 @@
 """Operands of several dtypes, which an op has refused for that alone."""
 
 from collections.abc import Mapping
+from inspect import CO_VARARGS
 from pathlib import Path
 from types import FrameType, FunctionType
 from typing import Any
@@ -27,8 +28,9 @@ def mixed_dtypes(
 def mixed_in_layer(frame: FrameType) -> MixedDtypes | None:
     """The same of a layer's own function, as of a convolution, which refuses before any op runs."""
     code, scope = frame.f_code, frame.f_locals
-    if not code.co_filename.startswith(_LAYERS):
-        return None
+    is_forward = code.co_filename.startswith(_LAYERS) and code.co_name.endswith("forward")
+    if not is_forward or code.co_freevars or code.co_flags & CO_VARARGS:
+        return None  # another function may do more than compute
     given = {name: scope.get(name) for name in code.co_varnames[: code.co_argcount]}
     return _mixed(FunctionType(code, frame.f_globals), (*given.values(),), {}, given)
 

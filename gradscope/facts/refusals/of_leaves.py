@@ -48,6 +48,17 @@ class NothingGiven(Refusal):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GivenTwice(Refusal):
+    """An optimizer of the class `optimizer` was given the parameters `names` in two groups. All
+    that the group at the position `part` has are in the one at `whole`, which has more."""
+
+    optimizer: str
+    names: tuple[str, ...]
+    whole: int
+    part: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WholeNumbers(Refusal):
     """A tensor of whole numbers, or of truth values, was to require a gradient."""
 
@@ -78,6 +89,7 @@ OfLeaf = (
     | NoLeaf
     | ComputedGiven
     | NothingGiven
+    | GivenTwice
     | WholeNumbers
     | ReadAsArray
     | SwitchedOff

@@ -18,6 +18,13 @@ class LowerRate(Request):
     trial_steps: int | None = None
 
 
+class LeaveOutOfGroup(Request):
+    """Leave out of the group at the position `whole` what the one at `part` has."""
+
+    whole: int
+    part: int
+
+
 class BoundBase(Request):
     """Keep what a schedule takes a power of at 0 or above."""
 

@@ -45,6 +45,29 @@ def nothing_given(context: RunContext, raised: Raised) -> refusals.NothingGiven 
     )
 
 
+def given_twice(context: RunContext, raised: Raised) -> refusals.GivenTwice | None:
+    """Parameters of one group that another one has as well, where one has all of the other's."""
+    for optimizer, scope in raised.making:
+        if not isinstance(group := scope.get("param_group"), dict):
+            continue
+        own = {id(one): one for one in group["params"]}
+        for at, other in enumerate(optimizer.param_groups):
+            theirs = {id(one): one for one in other["params"]}
+            first, second = (at, theirs), (len(optimizer.param_groups), own)
+            for (whole, more), (part, fewer) in ((first, second), (second, first)):
+                if fewer.keys() < more.keys():
+                    context.names.look(raised.frame)
+                    names = (context.names.name(one, raised.frame) for one in fewer.values())
+                    return refusals.GivenTwice(
+                        **raised.at,
+                        optimizer=type(optimizer).__name__,
+                        names=tuple(filter(None, names)),
+                        whole=whole,
+                        part=part,
+                    )
+    return None
+
+
 def whole_numbers(context: RunContext, raised: Raised) -> refusals.WholeNumbers:
     return refusals.WholeNumbers(**raised.at)
 

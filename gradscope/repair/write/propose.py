@@ -149,6 +149,7 @@ BY_FIELDS: Mapping[type[ask.Request], Callable[[Culprit, Any], Ways]] = {
     ask.WriteIntoParameter: leaves.written_into,
     ask.KeepOnContext: leaves.on_context,
     ask.SetSparse: parameters.with_layout,
+    ask.LeaveOutOfGroup: groups.left_out,
     ask.DifferentiateBy: graphs.asked_for,
     ask.LowerRate: stepping.slower,
     ask.ClearGradients: stepping.cleared,

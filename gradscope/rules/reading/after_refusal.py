@@ -44,6 +44,8 @@ def requests(refusal: refusals.Refusal) -> Iterator[Fix | ask.Request]:
                 yield ask.KeepAsList()
             elif unregistered:
                 yield ask.Reattach(NoGradient.UNREGISTERED)
+        case refusals.GivenTwice(whole=whole, part=part):
+            yield ask.LeaveOutOfGroup(whole, part)
         case refusals.WholeNumbers():
             yield ask.WithFloats()
         case refusals.ReadAsArray(name=name):

@@ -95,6 +95,19 @@ def _nothing_given(one: refusals.NothingGiven) -> Words:
     )
 
 
+def _given_twice(one: refusals.GivenTwice) -> Words:
+    count = plural(len(one.names), "parameter")
+    return Words(
+        f"`{one.optimizer}` is given {count} twice, in two of its groups:"
+        f" {phrases.listed(one.names)}",
+        "Each step would move them twice, by the settings of one group and then by those of the"
+        " other.",
+        "is given them in two groups",
+        evidence={"reason": "given-twice", "optimizer": one.optimizer, "names": list(one.names)},
+        numbers=(f"{count} in the groups {one.whole} and {one.part}, counted from 0",),
+    )
+
+
 def _whole_numbers(one: refusals.WholeNumbers) -> Words:
     return Words(
         "whole numbers are to have a gradient",
@@ -151,6 +164,7 @@ LEAF_WORDS: Mapping[type[refusals.Refusal], Callable[[Any], Words]] = {
     refusals.NoLeaf: _no_leaf,
     refusals.ComputedGiven: _computed_given,
     refusals.NothingGiven: _nothing_given,
+    refusals.GivenTwice: _given_twice,
     refusals.WholeNumbers: _whole_numbers,
     refusals.ReadAsArray: _read_as_array,
     refusals.SwitchedOff: _switched_off,
