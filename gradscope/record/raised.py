@@ -92,7 +92,8 @@ class RaisedOps:
         if len(trail) > 1 and trail[-1][0].f_code in _COUNTS:
             self._note_single(error, trail)
             return
-        if len(trail) > 1 and (self._last is None or self._last[0] != _line_of(error)):
+        is_known = self._last is not None and self._last[0] == _line_of(error)
+        if len(trail) > 1 and isinstance(error, RuntimeError) and not is_known:
             self._note_mixed(error, trail)
         scope = next((frame.f_locals for frame, _ in trail if frame.f_code is _CHECK), {})
         value, constraint = scope.get("value"), scope.get("constraint")
