@@ -43,6 +43,23 @@ class Power(torch.autograd.Function):
 
 
 """
+KEEPER = """\
+import copy
+
+
+class Keeper(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.head = nn.Linear(4, 8), nn.Linear(8, 4)
+
+    def forward(self, x):
+        self.features = torch.tanh(self.body(x))
+        return self.head(self.features)
+
+
+net = Keeper()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+"""
 TRAINED = LOOP.format("net(x) - x")
 
 # Each with the reason that the evidence names, the line, and lines of the patch.
@@ -69,6 +86,16 @@ PROGRAMS = {
         "given-twice",
         6,
         ['+    [{"params": [p for p in net.parameters() if all(p is not one for one in net[1]'],
+    ),
+    "features that a module keeps": (
+        KEEPER + LOOP.format("net(x) - x") + "    best = copy.deepcopy(net)\n",
+        "copied-with-graph",
+        14,
+        [
+            "+        features = torch.tanh(self.body(x))",
+            "+        self.features = features.detach()",
+            "+        return self.head(features)",
+        ],
     ),
     "a range": (
         "codes = torch.arange(4, requires_grad=True)\n" + FITTED,

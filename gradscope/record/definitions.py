@@ -102,6 +102,17 @@ def definition(
     return None, None
 
 
+def attribute(kind: type, name: str) -> Location | None:
+    """Where a method of a class of the user's first sets an attribute."""
+    for owner in kind.__mro__:
+        for function in vars(owner).values():
+            code = _user_code(function)
+            for node in _assignments(code, name) if code is not None else ():
+                assert code is not None
+                return span(code, node)
+    return None
+
+
 def variable(code: CodeType, name: str) -> Location | None:
     """Where code first gives a variable of its own a value."""
     within = function_of(code)

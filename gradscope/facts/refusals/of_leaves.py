@@ -59,6 +59,17 @@ class GivenTwice(Refusal):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CopiedWithGraph(Refusal):
+    """`copy.deepcopy` has met the tensor `name`, which has a graph: a module of the class `module`
+    keeps it as `attribute`, which is set at `location`."""
+
+    name: str
+    module: str
+    attribute: str
+    location: Location | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WholeNumbers(Refusal):
     """A tensor of whole numbers, or of truth values, was to require a gradient."""
 
@@ -89,6 +100,7 @@ OfLeaf = (
     | NoLeaf
     | ComputedGiven
     | NothingGiven
+    | CopiedWithGraph
     | GivenTwice
     | WholeNumbers
     | ReadAsArray

@@ -172,6 +172,12 @@ class Thaw(Allow):
     turns: tuple[Location, ...] = ()
 
 
+class KeepWithoutGraph(Allow):
+    """Keep the values of `attribute` alone on a module, and compute with a local name."""
+
+    attribute: str
+
+
 class WithFloats(Allow):
     """Make numbers with a fraction of what is to have a gradient."""
 

@@ -26,6 +26,7 @@ from gradscope.source.spans import expression, statement_at
 from gradscope.source.tree import parts
 
 _CHAIN = 8  # exceptions that led to the last one
+_COPYING = torch.Tensor.__deepcopy__.__code__
 _DIFFERENTIATING = (torch.autograd.backward.__code__, torch.autograd.grad.__code__)
 
 
@@ -33,7 +34,7 @@ _DIFFERENTIATING = (torch.autograd.backward.__code__, torch.autograd.grad.__code
 class Raised:
     """`frames` are the user's, innermost first, with the `places` that they had come to. `nodes`
     are those of the graph of the `roots`, `inputs` what they were to be differentiated by. `making`
-    has the variables of an optimizer's functions, with it."""
+    has the variables of an optimizer's functions, with it; `copied` is what `deepcopy` was at."""
 
     frames: list[FrameType]
     places: list[Location]
@@ -43,6 +44,7 @@ class Raised:
     flow: Flow | None
     nodes: Nodes
     making: list[tuple[torch.optim.Optimizer, Mapping[str, Any]]]
+    copied: torch.Tensor | None
 
     @classmethod
     def by(cls, error: BaseException, flow: Flow | None, step: int) -> Raised:
@@ -50,6 +52,7 @@ class Raised:
         places: list[Location] = []
         roots, inputs = list[torch.Tensor](), list[torch.Tensor]()
         making: list[tuple[torch.optim.Optimizer, Mapping[str, Any]]] = []
+        copied: torch.Tensor | None = None
         for one in links(error.__traceback__):
             frame = one.tb_frame
             if kind_of(frame.f_code) == USER:
@@ -59,10 +62,12 @@ class Raised:
                 given = frame.f_locals
                 roots = flatten(given.get("tensors", given.get("outputs")))
                 inputs = flatten(given.get("inputs"))
+            elif frame.f_code is _COPYING:
+                copied = frame.f_locals.get("self")
             elif isinstance(maker := frame.f_locals.get("self"), torch.optim.Optimizer):
                 making.append((maker, frame.f_locals))
         nodes = consumers([root.grad_fn for root in roots if root.grad_fn is not None])
-        return cls(frames, places, roots, inputs, step, flow, nodes, making)
+        return cls(frames, places, roots, inputs, step, flow, nodes, making, copied)
 
     @property
     def at(self) -> dict[str, Any]:

@@ -360,6 +360,7 @@ _CHECKS: tuple[tuple[str, Ask], ...] = (
     ("can't optimize a non-leaf Tensor", _about(leaves.computed_given)),
     ("optimizer got an empty parameter list", _about(leaves.nothing_given)),
     ("appear in more than one parameter group", _about(leaves.given_twice)),
+    ("support the deepcopy protocol", _about(leaves.copied_with_graph)),
     ("can require gradients", _about(leaves.whole_numbers)),
     ("Can't call numpy() on Tensor that requires grad", _about(leaves.read_as_array)),
     ("you can only change requires_grad flags of leaf variables", _about(leaves.switched_off)),

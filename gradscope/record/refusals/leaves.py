@@ -9,7 +9,8 @@ import torch
 
 from gradscope.facts import refusals
 from gradscope.record.context import RunContext
-from gradscope.record.definitions import definition, function_of, span
+from gradscope.record.definitions import attribute, definition, function_of, span
+from gradscope.record.held import alive
 from gradscope.record.refusals.exceptions import Raised, held, written_at
 from gradscope.source.tree import last_name, parts
 
@@ -43,6 +44,22 @@ def nothing_given(context: RunContext, raised: Raised) -> refusals.NothingGiven 
         unregistered=tuple(owner.name for owner in owners),
         location=definition(owners[0].path)[0] if owners else None,
     )
+
+
+def copied_with_graph(context: RunContext, raised: Raised) -> refusals.CopiedWithGraph | None:
+    """A tensor that a forward has left on its module."""
+    tensor = raised.copied
+    for module in alive(torch.nn.Module) if tensor is not None else ():
+        for name, one in vars(module).items():
+            if tensor is not None and one is tensor:
+                return refusals.CopiedWithGraph(
+                    **raised.at,
+                    name=context.names.name(tensor, raised.frame) or name,
+                    module=type(module).__name__,
+                    attribute=name,
+                    location=attribute(type(module), name),
+                )
+    return None
 
 
 def given_twice(context: RunContext, raised: Raised) -> refusals.GivenTwice | None:

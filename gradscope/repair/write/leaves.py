@@ -40,6 +40,32 @@ def with_floats(culprit: Culprit) -> Ways:
         yield before(source, statement, f"{holder} = {holder}.float()")
 
 
+def without_graph(culprit: Culprit, request: ask.KeepWithoutGraph) -> Ways:
+    """`h = net(x)` and `self.h = h.detach()` for `self.h = net(x)`, where only the lines below it
+    in its function read it."""
+    source, statement = culprit.source, culprit.statement
+    if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
+        return
+    target, function = statement.targets[0], source.nodes.function(statement)
+    reads = [
+        one
+        for one in source.nodes.every(ast.Attribute)
+        if one.attr == request.attribute and one is not target
+    ]
+    if any(source.nodes.function(one) is not function for one in reads):
+        return
+    if not reads:
+        yield [source.replaced(statement.value, f"{culprit.text(statement.value)}.detach()")]
+        return
+    name = next(source.free([request.attribute, f"{request.attribute}_"]))
+    kept = f"{source.of(target)} = {name}.detach()"
+    yield [
+        source.replaced(target, name),
+        *after(source, statement, kept),
+        *(source.replaced(one, name) for one in reads),
+    ]
+
+
 def for_array(culprit: Culprit, request: ask.DetachForArray) -> Ways:
     """`x.detach().numpy()`, `np.mean(x.detach())`."""
     for one in parts(culprit.node, ast.expr):

@@ -144,6 +144,7 @@ BY_FIELDS: Mapping[type[ask.Request], Callable[[Culprit, Any], Ways]] = {
     ask.CopyLeaf: refused.copied_leaf,
     ask.RetainGradient: refused.gradient_kept,
     ask.Thaw: graphs.thawed,
+    ask.KeepWithoutGraph: leaves.without_graph,
     ask.DetachForArray: leaves.for_array,
     ask.DetachInstead: leaves.cut_off,
     ask.WriteIntoParameter: leaves.written_into,

@@ -46,6 +46,8 @@ def requests(refusal: refusals.Refusal) -> Iterator[Fix | ask.Request]:
                 yield ask.Reattach(NoGradient.UNREGISTERED)
         case refusals.GivenTwice(whole=whole, part=part):
             yield ask.LeaveOutOfGroup(whole, part)
+        case refusals.CopiedWithGraph(attribute=attribute):
+            yield ask.KeepWithoutGraph(attribute)
         case refusals.WholeNumbers():
             yield ask.WithFloats()
         case refusals.ReadAsArray(name=name):

@@ -108,6 +108,19 @@ def _given_twice(one: refusals.GivenTwice) -> Words:
     )
 
 
+def _copied_with_graph(one: refusals.CopiedWithGraph) -> Words:
+    return Words(
+        f"`{one.name}` is to be copied with the module that keeps it, and has a graph",
+        "A deep copy of a module copies all that it holds. What a forward has left there has the"
+        " graph of that pass behind it, which cannot be copied, and which stays in memory.",
+        "keeps what was computed, with its graph",
+        one.location,
+        evidence={"reason": "copied-with-graph", "name": one.name, "module": one.module},
+        numbers=("1 tensor with a graph",),
+        raised="is copied here",
+    )
+
+
 def _whole_numbers(one: refusals.WholeNumbers) -> Words:
     return Words(
         "whole numbers are to have a gradient",
@@ -165,6 +178,7 @@ LEAF_WORDS: Mapping[type[refusals.Refusal], Callable[[Any], Words]] = {
     refusals.ComputedGiven: _computed_given,
     refusals.NothingGiven: _nothing_given,
     refusals.GivenTwice: _given_twice,
+    refusals.CopiedWithGraph: _copied_with_graph,
     refusals.WholeNumbers: _whole_numbers,
     refusals.ReadAsArray: _read_as_array,
     refusals.SwitchedOff: _switched_off,

@@ -231,6 +231,7 @@ _WORDS: Mapping[type[ask.Request], _Words] = {
     ask.CopyLeaf: _graph("write into a copy of `{0.name}`"),
     ask.ReduceLoss: _graph("differentiate one number: the mean"),
     ask.FindUnused: _graph("let it look for unused parameters: `find_unused_parameters=True`"),
+    ask.KeepWithoutGraph: _graph("keep its values without their graph: `.detach()`"),
     ask.WithFloats: _graph("make floating-point numbers of them", "x = x.float()"),
     ask.DetachForArray: _graph("let NumPy read the values alone: `{0.name}.detach()`"),
     ask.DetachInstead: _graph("cut it off from its graph: `{0.name}.detach()`"),
