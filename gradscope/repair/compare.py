@@ -8,6 +8,7 @@ from gradscope.facts import (
     Fate,
     Finding,
     NotTried,
+    Phase,
     Reason,
     Refuted,
     Severity,
@@ -196,7 +197,7 @@ def _failure(finding: Finding, before: Trace, after: Trace, step: int) -> Outcom
     if ending.gave_up:
         is_alike = before.ending.kind == ending.kind and before.ending.detail == ending.detail
         is_of_it = before.raised is not None and before.raised.call.location == finding.location
-        is_of_it |= before.refusal is not None and before.refusal.step == finding.step
+        is_of_it |= _is_of_refusal(finding, before)
         of_values = any(one.subject is Subject.VALUE for one in before.symptoms)
         if is_alike and not (is_of_it or of_values):
             return None  # it is about something else
@@ -208,6 +209,13 @@ def _failure(finding: Finding, before: Trace, after: Trace, step: int) -> Outcom
     if len(after.steps) >= len(before.steps):
         return None
     return Outcome(NotTried(Reason.ENDED_EARLY))
+
+
+def _is_of_refusal(finding: Finding, before: Trace) -> bool:
+    """Whether it is about the exception itself: nothing had broken, the program came no further."""
+    refusal, is_backward = before.refusal, finding.phase is Phase.BACKWARD
+    is_all = is_backward and not (finding.symptoms or finding.chain)
+    return is_all and refusal is not None and refusal.step == finding.step
 
 
 def is_another(remaining: Finding, finding: Finding) -> bool:
