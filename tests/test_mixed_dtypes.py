@@ -1,4 +1,4 @@
-"""GS209: an operand of another dtype, which an op refuses for that alone."""
+"""GS305: an operand of another dtype, which an op refuses for that alone."""
 
 import pytest
 from corpus import diagnosed_text
@@ -48,7 +48,7 @@ def test_what_is_of_another_dtype_is_converted(signal, label, dtype, line, writt
     text = PROGRAM.format(signal=signal, label=label)
     (found,) = diagnosed_text(text, tmp_path).findings
 
-    assert (found.rule, found.location.line) == ("GS209", line)
+    assert (found.rule, found.location.line) == ("GS305", line)
     assert (found.evidence["dtype"], found.evidence["wanted"]) == (dtype, "float32")
     assert written in found.fixes[0].patch
 

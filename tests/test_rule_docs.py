@@ -14,7 +14,7 @@ from gradscope.rules.pages import SECTIONS, sections, summary
 
 ABOUT_US = "GS9"
 WITH_CODE = [rule for code, rule in RULES.items() if not code.startswith(ABOUT_US)]
-ENDS = ("GS209", "GS505")  # their examples raise
+ENDS = ("GS505",)  # its example raises
 # These judge one step by what its values were; the others need measurements over several steps.
 BY_VALUE = [
     rule

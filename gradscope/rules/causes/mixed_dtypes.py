@@ -36,7 +36,7 @@ class MixedDtypes(Rule):
     Unsafe: what could not run will, and float64 data loses digits that float32 has not.
     """
 
-    code = "GS209"
+    code = "GS305"
     name = "mixed-dtypes"
 
     def check(self, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:
