@@ -60,3 +60,27 @@ def test_a_sum_that_makes_the_steps_too_long_becomes_a_mean(total, mean, here):
 
     assert finding.evidence["summed_terms"] == 64
     assert finding.fixes[0].verified and f"+    loss = {mean}\n" in finding.fixes[0].patch
+
+
+TOO_SMALL = """\
+import torch
+
+torch.manual_seed(0)
+w = torch.nn.Parameter(torch.full((4,), 1e-4, dtype=torch.float16))
+optimizer = torch.optim.SGD([w], lr=0.1)
+scaler = torch.amp.GradScaler("cpu", enabled=False)
+for step in range(4):
+    x = torch.full((8, 4), 1e-4, dtype=torch.float16)
+    loss = x.mul(w).mul(1e-3).mean()
+    optimizer.zero_grad()
+    scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    scaler.update()
+"""
+
+
+def test_what_underflows_is_not_taken_for_an_optimizer(here):
+    [finding] = diagnosed_text(TOO_SMALL, here).findings
+
+    assert (finding.name, finding.location.line) == ("underflow", 9)
+    assert [fix.patch for fix in finding.fixes if "scaler.step(x)" in (fix.patch or "")] == []

@@ -81,7 +81,7 @@ BY_CLASS: Mapping[type[ask.Request], Callable[[Culprit], Ways]] = {
     ask.CopyBeforeWriting: detached.copied,
     ask.StepAtTheEnd: cycles.ended,
     ask.KeepScaler: cycles.kept_scaler,
-    ask.StepThroughScaler: training.through_scaler,
+    ask.StepThroughScaler: training.past_scaler,
     ask.UnscaleBeforeStep: cycles.unscaled_late,
     ask.WiderWeights: cycles.widened,
     ask.BoundBase: stepping.kept_real,

@@ -81,13 +81,21 @@ def through_scaler(culprit: Culprit) -> Iterator[Candidate]:
     source = culprit.source
     for made in culprit.calls(_SCALERS):
         name = target_of(culprit, made) or ""
-        if isinstance(culprit.call, ast.Call) and isinstance(culprit.call.func, ast.Attribute):
-            yield _stepped(culprit, culprit.call, name, source.of(culprit.call.func.value))
-            continue
         used = {method for method in ("scale", "step", "unscale_") if _calls(culprit, name, method)}
         for call, step in steps(culprit) if used == {"scale"} else ():
             if isinstance(source.parents[step], ast.Expr):
                 yield _stepped(culprit, step, name, target_of(culprit, call) or "")
+
+
+def past_scaler(culprit: Culprit) -> Iterator[Candidate]:
+    """The same of the one step that went past it, also where the scaler takes others."""
+    match culprit.call:
+        case ast.Call(func=ast.Attribute(optimizer, "step")) as step:
+            for made in culprit.calls(_SCALERS):
+                name = target_of(culprit, made) or ""
+                yield _stepped(culprit, step, name, culprit.source.of(optimizer))
+        case _:
+            yield from through_scaler(culprit)
 
 
 def _stepped(culprit: Culprit, step: ast.expr, scaler: str, optimizer: str) -> Candidate:
