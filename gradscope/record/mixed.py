@@ -39,10 +39,10 @@ def _mixed(
     function: Any, args: Any, kwargs: Mapping[str, Any], given: Mapping[str, Any]
 ) -> MixedDtypes | None:
     tensors = {role: one for role, one in given.items() if isinstance(one, torch.Tensor)}
-    trained = {one.dtype for one in tensors.values() if _is_trained(one)}
+    trained = {one.dtype: dtype_of(one) for one in tensors.values() if _is_trained(one)}
     if len(trained) != 1:
         return None
-    (wanted,) = trained
+    ((wanted, called),) = trained.items()
     odd = [role for role, one in tensors.items() if one.dtype != wanted]
     if not odd or not all(tensor.is_cpu for tensor in tensors.values()):
         return None
@@ -52,7 +52,7 @@ def _mixed(
             function(*cast[0], **cast[1])
     except Exception:  # it is something else as well
         return None
-    return MixedDtypes(odd[0], dtype_of(tensors[odd[0]]), str(wanted).removeprefix("torch."))
+    return MixedDtypes(odd[0], dtype_of(tensors[odd[0]]), called)
 
 
 def _is_trained(tensor: torch.Tensor) -> bool:

@@ -127,9 +127,10 @@ def written_at(raised: Raised) -> tuple[str, Any]:
 def gradient_read_at(raised: Raised) -> tuple[str, torch.Tensor, Location | None] | None:
     """A tensor whose gradient was read and is None, since it is no leaf that learns, with its name
     and the line that gives this name another value computed from that gradient."""
-    frame = raised.frame
-    for read in parts(raised.node, ast.Attribute) if frame is not None else ():
-        if frame is None or read.attr != "grad":
+    if (frame := raised.frame) is None:
+        return None
+    for read in parts(raised.node, ast.Attribute):
+        if read.attr != "grad":
             continue
         tensor, name = held(read.value, frame), raised.text(read.value)
         if isinstance(tensor, torch.Tensor) and not (tensor.is_leaf and tensor.requires_grad):

@@ -27,7 +27,7 @@ from gradscope.record.definitions import (
 from gradscope.record.events.provenance import storage_key
 from gradscope.record.graph import consumers, leaf_ids, up, withheld
 from gradscope.record.held import alive, variables
-from gradscope.record.refusals import leaves, steps
+from gradscope.record.refusals import no_leaf, steps
 from gradscope.record.refusals.exceptions import (
     Raised,
     chain,
@@ -357,14 +357,14 @@ _CHECKS: tuple[tuple[str, Ask], ...] = (
     ("No inf checks were recorded prior to update", _Inquiry._past_scaler),  # GradScaler's own
     ("unscale_() has already been called on this optimizer", _Inquiry._unscaled_twice),
     ("grad can be implicitly created only for real scalar outputs", _Inquiry._complex),
-    ("can't optimize a non-leaf Tensor", _about(leaves.computed_given)),
-    ("optimizer got an empty parameter list", _about(leaves.nothing_given)),
-    ("appear in more than one parameter group", _about(leaves.given_twice)),
-    ("support the deepcopy protocol", _about(leaves.copied_with_graph)),
-    ("can require gradients", _about(leaves.whole_numbers)),
-    ("Can't call numpy() on Tensor that requires grad", _about(leaves.read_as_array)),
-    ("you can only change requires_grad flags of leaf variables", _about(leaves.switched_off)),
-    ("(torch.nn.Parameter or None expected)", _about(leaves.parameter_replaced)),
-    ("save_for_backward can only save variables", _about(leaves.saved_no_tensor)),
+    ("can't optimize a non-leaf Tensor", _about(no_leaf.computed_given)),
+    ("optimizer got an empty parameter list", _about(no_leaf.nothing_given)),
+    ("appear in more than one parameter group", _about(no_leaf.given_twice)),
+    ("support the deepcopy protocol", _about(no_leaf.copied_with_graph)),
+    ("can require gradients", _about(no_leaf.whole_numbers)),
+    ("Can't call numpy() on Tensor that requires grad", _about(no_leaf.read_as_array)),
+    ("you can only change requires_grad flags of leaf variables", _about(no_leaf.switched_off)),
+    ("(torch.nn.Parameter or None expected)", _about(no_leaf.parameter_replaced)),
+    ("save_for_backward can only save variables", _about(no_leaf.saved_no_tensor)),
     ("'NoneType'", _Inquiry._no_leaf),  # Python's own, of a gradient that is not there
 )

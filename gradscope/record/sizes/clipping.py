@@ -175,7 +175,7 @@ class Clipping:
         for grad in _grads(parameters_of(optimizer)):
             clip = self._clipped.pop(id(grad), None)
             if clip is not None:
-                self._note("before-unscale", clip, site, float(scaler._scale))
+                self._note("before-unscale", clip, site, float(scaler.get_scale()))
 
     def _note(self, order: str, clip: Clip, other: Site, scale: float) -> None:
         """One fact for each call in the source: of the first step where it did anything."""

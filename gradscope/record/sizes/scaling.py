@@ -1,13 +1,12 @@
 """Sees which updates go past a GradScaler that has multiplied their loss."""
 
 import sys
-import weakref
 from contextlib import ExitStack
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
+from torch.utils.weak import WeakTensorKeyDictionary
 
-from gradscope.dataclass import dataclass
 from gradscope.facts import ScaledUpdate
 from gradscope.record.context import RunContext, shielded
 from gradscope.record.optimizers import Work, is_blind_to_scale, parameters_of
@@ -18,12 +17,11 @@ from gradscope.record.stand_ins import is_elsewhere, stand_in, without_us
 _MOST_KEPT = 16
 
 
-@dataclass(slots=True)
-class _Since:
-    """The passes since an optimizer's last update: of a loss that was scaled, and of others."""
+class _Passes(NamedTuple):
+    """How many there were so far: of a loss that was scaled, and of others."""
 
-    scaled: int
-    plain: int
+    scaled: int = 0
+    plain: int = 0
 
 
 class Scaling:
@@ -32,10 +30,10 @@ class Scaling:
 
     def __init__(self, context: RunContext) -> None:
         self._context = context
-        self._multiplied: dict[int, tuple[weakref.ref[Any], Any]] = {}  # with the scaler, by id
+        self._multiplied = WeakTensorKeyDictionary()  # losses, with their scaler
         self._scaler: Any = None  # of the last scaled pass
-        self._passes = _Since(0, 0)
-        self._last: dict[int, _Since] = {}  # by optimizer: what there was at its last update
+        self._passes = _Passes()
+        self._last: dict[int, _Passes] = {}  # by optimizer: those before its last update
         self._undone: set[int] = set()  # optimizers whose gradients were, or are being, divided
         self._is_asked = False
         self._found: dict[object, ScaledUpdate] = {}
@@ -75,20 +73,19 @@ class Scaling:
         if not one.accumulates:
             return
         self._is_asked = False
-        known = (self._multiplied.get(id(root), (None, None)) for root in one.roots)
-        alive = [scaler for reference, scaler in known if reference is not None and reference()]
+        scalers = [self._multiplied[root] for root in one.roots if root in self._multiplied]
         self._multiplied.clear()
-        if alive:
-            self._scaler = alive[0]
-            self._passes.scaled += 1
+        scaled, plain = self._passes
+        if scalers:
+            self._scaler, self._passes = scalers[0], _Passes(scaled + 1, plain)
         else:
-            self._passes.plain += 1
+            self._passes = _Passes(scaled, plain + 1)
 
     def end_update(self, work: Work) -> None:
         """An optimizer has stepped."""
         key, now = id(work.optimizer), self._passes
-        before = self._last.get(key, _Since(0, 0))
-        self._last[key] = _Since(now.scaled, now.plain)
+        before = self._last.get(key, _Passes())
+        self._last[key] = now
         is_undone = key in self._undone
         self._undone.discard(key)
         is_scaled = now.scaled > before.scaled and now.plain == before.plain
@@ -98,7 +95,7 @@ class Scaling:
         graded = any(one.grad is not None for one in parameters_of(work.optimizer))
         if place not in self._found and graded:
             kind = type(work.optimizer)
-            factor = float(self._scaler._scale)
+            factor = float(self._scaler.get_scale())
             if factor != 1.0:
                 blind = is_blind_to_scale(kind)
                 step = max(self._context.step - 1, 0)
@@ -109,4 +106,4 @@ class Scaling:
 
     def _note_scaled(self, scaler: Any, result: Any) -> None:
         for one in (result,) if isinstance(result, torch.Tensor) else tuple(result):
-            self._multiplied[id(one)] = weakref.ref(one), scaler
+            self._multiplied[one] = scaler

@@ -167,21 +167,10 @@ def _negated(culprit: Culprit, term: ast.expr) -> str:
 
 def left_out(culprit: Culprit, request: ask.LeaveOutOfGroup) -> Ways:
     """`[p for p in model.parameters() if all(p is not one for one in head.parameters())]`, where
-    the groups are written out as dicts in a list."""
-    given = argument(culprit.call, "params", 0)
-    if not isinstance(given, ast.List) or len(given.elts) <= max(request.whole, request.part):
-        return
-    whole, part = (_parameters_in(given.elts[at]) for at in (request.whole, request.part))
-    if whole is not None and part is not None:
-        all_, some = culprit.source.of(whole), culprit.source.of(part)
-        text = f"[p for p in {all_} if all(p is not one for one in {some})]"
+    the groups are written out."""
+    given = [*_groups(culprit.source, argument(culprit.call, "params", 0))]
+    if len(given) > max(request.whole, request.part):
+        whole, part = given[request.whole], given[request.part]
+        of = culprit.source.of
+        text = f"[p for p in {of(whole)} if all(p is not one for one in {of(part)})]"
         yield [culprit.source.replaced(whole, text)]
-
-
-def _parameters_in(group: ast.expr) -> ast.expr | None:
-    """What a group that is written as a dict has under `params`."""
-    if isinstance(group, ast.Dict):
-        for key, value in zip(group.keys, group.values, strict=True):
-            if isinstance(key, ast.Constant) and key.value == "params":
-                return value
-    return None

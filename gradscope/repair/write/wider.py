@@ -67,10 +67,10 @@ def converted(culprit: Culprit, request: ask.CastOperand) -> Iterator[Candidate]
     """`x.float()` where the name of the operand is given its value, else where the op reads it."""
     source, cast = culprit.source, _CASTS.get(request.wanted)
     reads = [one for one in parts(culprit.node, ast.expr) if source.of(one) == request.name]
-    reads += [one for role, one in culprit.operands.items() if role == request.role]
-    if cast is None or not reads:
+    read = next(iter(reads), culprit.operands.get(request.role))
+    if cast is None or read is None:
         return
-    for node in (definition(source, reads[0]), reads[0]):
+    for node in (definition(source, read), read):
         if node is not None:
             text = f"{culprit.text(node)}.{cast}"
             yield culprit.written(f"convert it to {request.wanted}", node, text)

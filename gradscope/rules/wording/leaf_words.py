@@ -66,31 +66,31 @@ def _computed_given(one: refusals.ComputedGiven) -> Words:
 
 def _nothing_given(one: refusals.NothingGiven) -> Words:
     evidence: dict[str, object] = {"reason": "nothing", "optimizer": one.optimizer}
-    headline = f"`{one.optimizer}` is given no parameters"
-    raised = "is given nothing to train"
-    numbers = ("0 parameters",)
+    headline, numbers = f"`{one.optimizer}` is given no parameters", "0 parameters"
+    raised = label = "is given nothing to train"
+    why = "None was found: a model has parameters where its layers are attributes of it."
     if one.consumed:
-        return Words(
-            f"{headline}: the iterator is at its end",
+        headline += ": the iterator is at its end"
+        why = (
             "`parameters()`, `filter` and a generator hand out each parameter once. Something has"
-            " read this one before, and for the optimizer nothing was left.",
-            raised,
-            evidence=evidence,
-            numbers=numbers,
-            raised=raised,
+            " read this one before, and for the optimizer nothing was left."
         )
-    if not one.unregistered:
-        why = "None was found: a model has parameters where its layers are attributes of it."
-        return Words(headline, why, raised, evidence=evidence, numbers=numbers, raised=raised)
-    words, count = WORDS[NoGradient.UNREGISTERED], len(one.unregistered)
+    elif one.unregistered:
+        words, count = WORDS[NoGradient.UNREGISTERED], len(one.unregistered)
+        headline += (
+            f": {plural(count, 'tensor')} that should learn {'are' if count > 1 else 'is'} held"
+            " where `parameters()` does not look"
+        )
+        why, label = words.why, words.label
+        numbers += f", {plural(count, 'tensor')} in plain attributes"
+        evidence["unregistered"] = list(one.unregistered)
     return Words(
-        f"{headline}: {plural(count, 'tensor')} that should learn"
-        f" {'are' if count > 1 else 'is'} held where `parameters()` does not look",
-        words.why,
-        words.label,
+        headline,
+        why,
+        label,
         one.location,
-        evidence={**evidence, "unregistered": list(one.unregistered)},
-        numbers=(f"0 parameters, {plural(count, 'tensor')} in plain attributes",),
+        evidence=evidence,
+        numbers=(numbers,),
         raised=raised,
     )
 

@@ -4,37 +4,32 @@ import ast
 
 from gradscope.facts import requests as ask
 from gradscope.repair.write.culprit import Culprit, Ways
+from gradscope.repair.write.detached import FACTORIES
 from gradscope.repair.write.reading import Reading
 from gradscope.repair.write.refused import within
 from gradscope.repair.write.splice import after, before, keyword
 from gradscope.source.spans import ancestors
 from gradscope.source.tree import parts
 
-_FLOAT = "torch.float32"
-_MAKERS = frozenset(
-    f"torch.{name}"
-    for name in "arange empty eye full linspace ones randint randperm tensor zeros".split()
-)
+_MAKERS = FACTORIES | {"torch.empty", "torch.randint", "torch.randperm"}
 
 
 def with_floats(culprit: Culprit) -> Ways:
     """`dtype=torch.float32` where the numbers are made, else `x.float()`."""
-    source, node, statement = culprit.source, culprit.node, culprit.statement
-    if isinstance(node, ast.Call) and culprit.dotted(node.func) in _MAKERS:
-        yield [keyword(source, node, "dtype", culprit.torch(_FLOAT))]
-    elif isinstance(node, ast.Call) and culprit.dotted(node.func).startswith("torch."):
-        made = node.args[0] if node.args else None
-        if isinstance(made, ast.Call) and culprit.dotted(made.func) in _MAKERS:
-            yield [keyword(source, made, "dtype", culprit.torch(_FLOAT))]
+    source, call, statement = culprit.source, culprit.call, culprit.statement
+    if call is not None and culprit.dotted(call).startswith("torch."):
+        made = call if culprit.dotted(call) in _MAKERS else next(iter(call.args), None)
+        if isinstance(made, ast.Call) and culprit.dotted(made) in _MAKERS:
+            yield [keyword(source, made, "dtype", culprit.torch("torch.float32"))]
         elif made is not None:
             yield [source.replaced(made, f"{culprit.text(made)}.float()")]
-    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-        value = node.func.value
-        text = f"{culprit.text(value)}.float().{node.func.attr}()"
-        is_all = isinstance(statement, ast.Expr) and statement.value is node
+    elif call is not None and isinstance(call.func, ast.Attribute):
+        value = call.func.value
+        text = f"{culprit.text(value)}.float().{call.func.attr}()"
+        is_all = isinstance(statement, ast.Expr) and statement.value is call
         if isinstance(value, ast.Name) and is_all:
             text = f"{value.id} = {text}"
-        yield [source.replaced(node, text)]
+        yield [source.replaced(call, text)]
     elif isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Attribute):
         holder = source.of(statement.targets[0].value)
         yield before(source, statement, f"{holder} = {holder}.float()")

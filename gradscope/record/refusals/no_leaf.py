@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterator
+from itertools import permutations
 from numbers import Number
 from types import FrameType
 
@@ -48,10 +49,11 @@ def nothing_given(context: RunContext, raised: Raised) -> refusals.NothingGiven 
 
 def copied_with_graph(context: RunContext, raised: Raised) -> refusals.CopiedWithGraph | None:
     """A tensor that a forward has left on its module."""
-    tensor = raised.copied
-    for module in alive(torch.nn.Module) if tensor is not None else ():
+    if (tensor := raised.copied) is None:
+        return None
+    for module in alive(torch.nn.Module):
         for name, one in vars(module).items():
-            if tensor is not None and one is tensor:
+            if one is tensor:
                 return refusals.CopiedWithGraph(
                     **raised.at,
                     name=context.names.name(tensor, raised.frame) or name,
@@ -64,24 +66,20 @@ def copied_with_graph(context: RunContext, raised: Raised) -> refusals.CopiedWit
 
 def given_twice(context: RunContext, raised: Raised) -> refusals.GivenTwice | None:
     """Parameters of one group that another one has as well, where one has all of the other's."""
+    context.names.look(raised.frame)
     for optimizer, scope in raised.making:
-        if not isinstance(group := scope.get("param_group"), dict):
-            continue
-        own = {id(one): one for one in group["params"]}
-        for at, other in enumerate(optimizer.param_groups):
-            theirs = {id(one): one for one in other["params"]}
-            first, second = (at, theirs), (len(optimizer.param_groups), own)
-            for (whole, more), (part, fewer) in ((first, second), (second, first)):
-                if fewer.keys() < more.keys():
-                    context.names.look(raised.frame)
-                    names = (context.names.name(one, raised.frame) for one in fewer.values())
-                    return refusals.GivenTwice(
-                        **raised.at,
-                        optimizer=type(optimizer).__name__,
-                        names=tuple(filter(None, names)),
-                        whole=whole,
-                        part=part,
-                    )
+        groups = [*optimizer.param_groups, scope.get("param_group", {"params": ()})]
+        by_id = [{id(one): one for one in group["params"]} for group in groups]
+        for (whole, more), (part, fewer) in permutations(enumerate(by_id), 2):
+            if fewer and fewer.keys() < more.keys():
+                names = (context.names.name(one, raised.frame) for one in fewer.values())
+                return refusals.GivenTwice(
+                    **raised.at,
+                    optimizer=type(optimizer).__name__,
+                    names=tuple(filter(None, names)),
+                    whole=whole,
+                    part=part,
+                )
     return None
 
 
