@@ -2,15 +2,18 @@
 
 import json
 import threading
+from pathlib import Path
 
 import pytest
 import torch
-from corpus import patched
+from corpus import diagnosed_file, patched
 from torch import nn
 
 from gradscope.facts import Finding, LateClip, Magnitudes, Severity, Trace
 from gradscope.record import Observation
 from gradscope.rules import RULES
+
+SKIPPING = Path(__file__).parent / "healthy/steps_that_a_scaler_skips_late.py"
 
 
 def clips(body: str) -> list[LateClip]:
@@ -188,3 +191,9 @@ def test_the_clipping_that_came_too_early_leads_over_the_divergence(gradscope, t
     patches = [finding["fixes"][0]["patch"] for finding in found]
     assert patches[0] == patches[1]
     assert all(finding["fixes"][0]["verified"] for finding in found)
+
+
+@pytest.mark.long
+def test_gradients_that_were_clipped_before_some_passes_went_by_are_forgotten():
+    """Those of now may have their ids."""
+    assert not [one for one in diagnosed_file(SKIPPING).findings if one.rule == "GS405"]

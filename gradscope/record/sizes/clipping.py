@@ -108,8 +108,12 @@ class Clipping:
         stand_in(stack, scaler, "unscale_", unscale_)
 
     def begin_backward(self, one: BackwardPass) -> None:
-        self._settle()
+        self.forget()
         self.scaling.begin_backward(one)
+
+    def forget(self) -> None:
+        """There are new gradients, which may have the ids of those before."""
+        self._settle()
         self._clipped, self._updated = {}, []
 
     def end_update(self, work: Work) -> None:

@@ -154,6 +154,8 @@ class Sizes:
         self._passes += passed.passes
         self._modes.note_coasted(passed.passes)
         self.inspection.note_coasted(passed.made_until)
+        if passed.passes:
+            self._clipping.forget()
         if passed.updates:
             self._freshness.note_update()
             self.updates.note_coasted(passed.updates)
