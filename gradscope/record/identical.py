@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from gradscope.facts import Call, Identical, Lone
 from gradscope.ops.traits import Trait, has
@@ -27,13 +28,15 @@ class Units:
         # By id of a weight, and dimension: those whose units are the same, with the first unit as
         # it was at first. They are kept, few as they are, so that nothing else can have the id.
         self._alike: dict[tuple[int, int], tuple[torch.Tensor, torch.Tensor]] = {}
+        self._apart = WeakTensorKeyDictionary()  # dimensions whose units differed: they go on so
         self.found: dict[tuple[int, int], Identical] = {}
 
     def after_backward(self, one: BackwardPass) -> None:
         for node in one.above if one.accumulates else ():
             leaf = getattr(node, "variable", None)
             if isinstance(leaf, torch.nn.Parameter) and leaf.dim() > 1:
-                for dim in (0, 1):
+                apart = self._apart.setdefault(leaf, set())
+                for dim in {0, 1} - apart:
                     self._look_at(leaf, dim, node, one)
 
     def _look_at(self, leaf: torch.Tensor, dim: int, node: Any, one: BackwardPass) -> None:
@@ -42,6 +45,9 @@ class Units:
         if unit is None or _unit(leaf.grad, dim) is None:
             self._alike.pop(key, None)
             self.found.pop(key, None)
+            values = plain(leaf)
+            if unit is None and (values is None or bool(values.any())):  # of 0 alone: not yet
+                self._apart[leaf].add(dim)
         elif key not in self._alike:
             if len(self._alike) < _MOST:
                 self._alike[key] = leaf, unit
