@@ -86,6 +86,33 @@ def test_a_healthy_run_says_what_was_watched_and_what_looked_at(traced):
     assert "300 steps watched, 10 of them in full" in closing
 
 
+# Under any mode torch computes the gradient of `prod` by another formula: `apart` is 0 in a step
+# that is only watched, and not in one that is looked at.
+HANGS_ON_THE_LAST_DIGITS = """\
+import torch
+torch.manual_seed(0)
+z = torch.nn.Parameter(torch.rand(64) + 0.5)
+optimizer = torch.optim.Adam([z], lr=1e-4)
+apart = torch.ones(())
+for number in range(95):
+    loss = z.prod()
+    made = (loss / z).detach()
+    if number == 91:
+        loss = loss / apart
+    optimizer.zero_grad()
+    loss.backward()
+    apart = (z.grad - made).abs().max()
+    optimizer.step()
+"""
+
+
+def test_what_a_look_at_the_steps_before_would_change_is_found_all_the_same(traced):
+    report = traced(HANGS_ON_THE_LAST_DIGITS)
+    first = report.findings[0]
+
+    assert (first.rule, first.location.line) == ("GS201", 10)
+
+
 @pytest.mark.long
 def test_a_failure_at_step_150_is_found_and_its_fix_is_tried(traced):
     report = traced(START.format(steps=300) + ROOT_AT_ZERO.format(at=150) + UPDATE, verify=True)

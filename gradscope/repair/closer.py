@@ -3,10 +3,11 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from gradscope.facts import OTHERS, NanRead, NotChecked, Subject, Trace, Unexamined
+from gradscope.facts import OTHERS, Kind, NanRead, NotChecked, Subject, Trace, Unexamined
 from gradscope.repair.again import FAILURES, Again, failure_text
 from gradscope.report.status import Doing
 
+_LATEST = 2  # steps before the last one of a run, of which each is tried to look at from there on
 _LED_TO = {
     Subject.LOSS: "the bad loss",
     Subject.GRADIENT: "the bad gradient",
@@ -97,6 +98,8 @@ def _where_it_broke(
         return seen, again, ()
     limit = again.budget.seconds if at.subject is None else None
     found = _in_full(again, at, limit, patches)
+    if seen.symptoms and not isinstance(found, str) and not found.symptoms:
+        at, found = _as_late_as_may_be(again, at, limit, patches) or (at, found)
     if isinstance(found, str):
         return seen, again, _left(at, found)
     if found.ending.kind == "interrupted":
@@ -112,6 +115,20 @@ def _where_it_broke(
     )
     options = replace(again.options, full_from=at.since)
     return kept, replace(again, first=kept, options=options), ()
+
+
+def _as_late_as_may_be(
+    again: Again, at: Unexamined, limit: float | None, patches: Mapping[str, str] | None
+) -> tuple[Unexamined, Trace] | None:
+    """A look at fewer steps, which shows where the bad value was born, and those. Where it rounds
+    otherwise, what hangs on the last digits comes to pass no more in the steps after it."""
+    for since in range(at.step, max(at.since, at.step - _LATEST), -1):
+        found = _in_full(again, replace(at, since=since), limit, patches)
+        if isinstance(found, str):
+            return None
+        if found.symptoms and any(one.kind is Kind.BIRTH for one in found.events):
+            return replace(at, since=since), found
+    return None
 
 
 def _in_full(
