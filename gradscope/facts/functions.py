@@ -48,6 +48,11 @@ class Slip:
     at: Location
     text: str
 
+    @property
+    def is_missing(self) -> bool:
+        """Whether it is a line of its own, before the statement at `location`."""
+        return "\n" in self.text
+
 
 @dataclass(frozen=True, slots=True)
 class OwnBackward:

@@ -57,6 +57,8 @@ def changes(
         yield from _multiplied(source, node, names)
     for node in nodes:
         yield from _weighed(source, node, names)
+    for statement in function.body if came else ():
+        yield from _weighed_on_entry(source, statement, came[0], names)
 
 
 def _whole(source: Source, node: ast.expr, text: str) -> Change:
@@ -93,6 +95,9 @@ def _turned(source: Source, node: ast.expr | ast.stmt) -> Iterator[Change]:
         case ast.Call(func=ast.Attribute(attr="where"), args=[_, one, other]):
             texts = source.of(other), source.of(one)
             yield Change(node, source.extent(one)[0], source.extent(other)[1], ", ".join(texts))
+
+
+_REDUCTIONS = ("sum", "mean", "amax")
 
 
 def _operators(source: Source, node: ast.expr | ast.stmt) -> Iterator[Change]:
@@ -133,7 +138,7 @@ def _reduced(source: Source, node: ast.expr | ast.stmt, came: str) -> Iterator[C
     """A sum that keeps its dimensions, or does not; over other dimensions, over none. `came` is the
     gradient that came in: mostly of as many dimensions as what is summed."""
     call = spelled(source, node)
-    is_sum = call.name in ("sum", "mean", "amax") and call.keywords.keys() <= {"dim", "keepdim"}
+    is_sum = call.name in _REDUCTIONS and call.keywords.keys() <= {"dim", "keepdim"}
     if not isinstance(node, ast.Call) or not is_sum or not 0 < len(call.positional) <= 3:
         return
     summed, *given = call.positional
@@ -156,9 +161,11 @@ def _reduced(source: Source, node: ast.expr | ast.stmt, came: str) -> Iterator[C
     if dims is None or not names_in(dims):
         for keeping in (keeps, not keeps):
             yield from (over(text, keeping) for text in (*_DIMS, *general))
-    elif isinstance(dims, ast.Name) and made and len(source.nodes.reads(dims)) == 1:
-        yield from (_whole(source, made, text) for text in general)
     else:
+        readers = source.nodes.reads(dims) if isinstance(dims, ast.Name) and made else ()
+        calls = (spelled(source, source.parents[one]) for one in readers)
+        if made and readers and all(one.name in _REDUCTIONS for one in calls):
+            yield from (_whole(source, made, text) for text in general)
         yield from (over(text, keeps) for text in general)
     yield _whole(source, node, _operand(source, summed))
 
@@ -234,6 +241,17 @@ def _weighed(
                 for factor in (f"{one}.unsqueeze(-1)", one):
                     text = f"({source.of(rows)} {sign} {factor})"
                     yield Change(rows, *parenthesized(source, rows), text)
+
+
+def _weighed_on_entry(
+    source: Source, statement: ast.stmt, came: str, names: Mapping[str, bool]
+) -> Iterator[Change]:
+    """The gradient that came in, times a factor for all that reads it from here on."""
+    if came in names_in(statement):
+        start = source.extent(statement)[0]
+        indent = f"{source.newline}{source.indent(statement.lineno)}"
+        for name in names:
+            yield Change(statement, start, start, f"{came} = {came} * {name}{indent}")
 
 
 def _multiplied(

@@ -1,6 +1,7 @@
 """The right gradient of a Function at one point: by autograd through its forward where central
 differences confirm it, else by differences alone."""
 
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -8,8 +9,9 @@ from torch import Tensor
 
 from gradscope.dataclass import dataclass
 from gradscope.record.census import unravel
+from gradscope.record.finite import ends_of
 from gradscope.record.graph import consumers, leaves
-from gradscope.record.probes.calls import Calls, NoVerdict, Point, as_real
+from gradscope.record.probes.calls import Calls, Made, NoVerdict, Point, as_real
 from gradscope.record.probes.relations import Evidence, rows, wrong_at
 
 OUTPUT = "the output"  # what the only one is called
@@ -21,6 +23,8 @@ ELEMENTWISE = {torch.float64: 1e-4, torch.float32: 2e-3}
 # Left and right differences of a smooth function agree to about the step; at a kink they do not.
 KINKS = {torch.float64: 1e-3, torch.float32: 8e-2}
 _ROUNDINGS = 16  # roundings of the largest value that a forward's result may be off by
+
+_SPREAD = 0.05  # of the value of an input that is the same everywhere
 
 # For each input of the point, the gradients for two grad_outputs: float64, of shape (2, *shape).
 Gradients = list[Tensor]
@@ -38,6 +42,11 @@ class Slope:
     single: bool  # computed in float32 inside, whatever went in
 
 
+def _is_uniform(tensor: Tensor) -> bool:
+    least, greatest = ends_of(tensor)
+    return least == greatest
+
+
 class Sample:
     """The point, the slope of the forward there along a random direction, and two random
     grad_outputs, of shape (2, outputs). `precision` is what the forward computes in, whatever goes
@@ -49,8 +58,7 @@ class Sample:
         self.precision = calls.dtype
         self.edges: list[Tensor] | None = None
         self._generator = torch.Generator().manual_seed(0)
-        self.point = calls.start()
-        self.base = calls.forward(self.point)
+        self.point, self.base = self._start()
         self.slope = self.slope_along(self.direction())
         if self.slope.single and self.precision is torch.float64:
             self.precision = torch.float32
@@ -66,6 +74,23 @@ class Sample:
         # An output at a kink has no derivative to compare with: no gradient is sent into it.
         drawn = [self._signs(self.base.values) * self.slope.smooth for _ in range(2)]
         self.cotangents = torch.stack(drawn).double()
+
+    def _start(self) -> tuple[Point, Made]:
+        """The point where the program called the Function. An input that is the same at each
+        element, as a new gain is, hides a factor or a term that backward has forgotten: it is moved
+        a little where the forward goes along with that."""
+        start = self.calls.start()
+        point = [self._spread(one) if _is_uniform(one) else one for one in start]
+        if any(one is not other for one, other in zip(point, start, strict=True)):
+            with suppress(Exception):
+                made = self.calls.forward(point)
+                if bool(made.values.isfinite().all()):
+                    return point, made
+        return start, self.calls.forward(start)
+
+    def _spread(self, uniform: Tensor) -> Tensor:
+        size = uniform.abs().where(uniform != 0, torch.ones_like(uniform))
+        return uniform + _SPREAD * size * self._signs(uniform)
 
     def direction(self) -> Point:
         """Random signs and sizes. Steps are relative to each element, so that small ones keep their

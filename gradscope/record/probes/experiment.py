@@ -253,7 +253,9 @@ def _mended(watched: _Watched, place: int, truth: Truth, check: FunctionCheck) -
     found = slips(watched.sample, place, truth, watched.returned, names)
     if not found:
         return check
-    return replace(check, rewrite=None, slips=found, location=found[0].location)
+    # Where a line is missing, the one that gives the gradient stands for it.
+    at = check.location if found[0].is_missing else found[0].location
+    return replace(check, rewrite=None, slips=found, location=at)
 
 
 def _worst(sample: Sample, place: int, evidence: Evidence, truth: Truth) -> dict[str, Any]:

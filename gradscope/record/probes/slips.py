@@ -158,6 +158,7 @@ def _slip(source: Source, code: CodeType, one: Change) -> Slip:
     start, end = source.extent(node)
     start, end = min(start, one.start), max(end, one.end)  # a term's parentheses
     text = f"{source.text[start : one.start]}{one.text}{source.text[one.end : end]}"
+    text = text.partition(source.newline)[0] if source.newline in one.text else text
     around = span(code, node)
     (line, col), (end_line, end_col) = source.place(one.start), source.place(one.end)
     at = replace(around, line=line, col=col, end_line=end_line, end_col=end_col)

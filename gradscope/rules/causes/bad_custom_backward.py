@@ -68,7 +68,9 @@ class BadCustomBackward(Rule):
         seen: set[tuple[object, ...]] = set()
         caused = _caused(trace.functions, roots)
         for check in trace.functions:
-            key = (check.name, check.verdict, check.position, check.location)
+            # One slip that spoils the gradients of several inputs is one mistake.
+            spoilt = check.slips or check.position
+            key = (check.name, check.verdict, spoilt, check.location)
             if check.verdict not in ("wrong", "intended") or key in seen:
                 continue
             if "swapped" in check.relation.kinds and (check.name, "swapped") in seen:
