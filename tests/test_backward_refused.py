@@ -902,6 +902,15 @@ needs_saved = pytest.mark.skipif(
 BROKEN = {**CHANGED, **FREED, **CUT, **LEAVES, **NO_LEAVES, **OTHERS}
 # What no text can repair.
 ADVICE = {
+    "a gain read in the place of what was made of it": """
+        weight, gain = (torch.ones(3, 1).requires_grad_(), torch.ones(1).requires_grad_())
+        fast = [weight, gain]
+        for _ in range(2):
+            out = x @ fast[0] * gain  # <-
+            loss = (out - y).square().mean()
+            grads = torch.autograd.grad(loss, fast, create_graph=True)
+            fast = [one - 0.1 * grad for one, grad in zip(fast, grads)]
+    """,
     "numbers in numpy": """
         p = net(x).detach().numpy()  # <-
         torch.from_numpy(p * 2).mean().backward()

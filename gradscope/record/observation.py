@@ -109,6 +109,7 @@ class Observation:
             self.optimizer_ends,
             self.optimizer_made,
             self.coasting,
+            self.optimizer_loaded,
         )
         return self
 
@@ -259,6 +260,11 @@ class Observation:
             if self.ops is not None:
                 shielded("an optimizer", self.ops.mode.refusable.optimizer_made, optimizer, frame)
             shielded("an optimizer", self.sizes.optimizer_made, optimizer, frame)
+
+    def optimizer_loaded(self, optimizer: Any, frame: FrameType) -> None:
+        if self.ops is not None:
+            noted = self.ops.mode.refusable.optimizer_loaded, optimizer, frame
+            self.context.shielded("an optimizer", *noted)
 
     def optimizer_begins(self, work: Work) -> None:
         with unobserved():

@@ -121,16 +121,21 @@ def _numbers(value: object) -> tuple[float, ...]:
     return (float(value),) if isinstance(value, int | float) else ()
 
 
+Told = Callable[[Any, FrameType], None]
+
+
 def watch_optimizers(
     stack: ExitStack,
     before: Callable[[Work], None],
     after: Callable[[Work], None],
-    made: Callable[[Any, FrameType], None],
+    made: Told,
     coasting: LetsPass = LetsPass(),  # noqa: B008  # it has no state
+    loaded: Told | None = None,
 ) -> None:
     """Call `before` and `after` around all that an optimizer does in this thread, until `stack`
     ends. The closure that it is given is the program's own work, an ordinary forward and backward.
-    `made` is called with each new optimizer and the frame that asked for it. Of a `step()` that
+    `made` is called with each new optimizer and the frame that asked for it, `loaded` with one that
+    has been given a state. Of a `step()` that
     `coasting` lets go by, that alone is told, when it is over.
 
     Torch's hooks are of the whole process. Another thread trains on parameters of its own, and
@@ -192,23 +197,26 @@ def watch_optimizers(
         work.over = True
         after(work)
 
-    stand_in(stack, torch.optim.Optimizer, "__init__", _telling(made, thread))
+    for name, told in (("__init__", made), ("load_state_dict", loaded)):
+        if told is not None:
+            stand_in(stack, torch.optim.Optimizer, name, _telling(name, told, thread))
     stack.callback(register_optimizer_step_pre_hook(begin).remove)
     stack.callback(register_optimizer_step_post_hook(end).remove)
     stack.callback(running.clear)
 
 
-def _telling(made: Callable[[Any, FrameType], None], thread: int) -> Callable[..., None]:
-    """The optimizers' `__init__`, which calls `made`."""
-    original: Any = torch.optim.Optimizer.__init__
+def _telling(name: str, told: Told, thread: int) -> Callable[..., Any]:
+    """A method of the optimizers, which calls `told` when it is done."""
+    original: Any = getattr(torch.optim.Optimizer, name)
 
-    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+    def telling(self: Any, *args: Any, **kwargs: Any) -> Any:
         with without_us:
-            original(self, *args, **kwargs)
+            result = original(self, *args, **kwargs)
         if not is_elsewhere(thread):
-            made(self, _outside_of(self, sys._getframe(1)))
+            told(self, _outside_of(self, sys._getframe(1)))
+        return result
 
-    return __init__
+    return telling
 
 
 def _outside_of(made: Any, frame: FrameType) -> FrameType:

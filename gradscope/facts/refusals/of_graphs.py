@@ -146,11 +146,14 @@ class NotUsed(Refusal):
     depend. `reason` is as in `WithoutGraph`, None where nothing was cut, leafless where it does
     not require a gradient itself. `instead` is the one leaf, other than parameters, on which it
     does depend; `read` the op that read its memory by another tensor, as the one that it is a view
-    of, and `location` where the function that asks called that."""
+    of, and `location` where the function that asks called that. `original`: what `name` was
+    computed from, and `read` has read in its place.
+    """
 
     name: str
     instead: str = ""
     read: Call | None = None
+    original: str = ""
     reason: NoGradient | None = None
     call: Call | None = None
     location: Location | None = None

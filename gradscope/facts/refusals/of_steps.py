@@ -34,7 +34,8 @@ class Unreduced(Refusal):
 class StateOfAnother(Refusal):
     """An optimizer was to step with what it keeps of `name` under `key`, which is of the shape
     `kept` and not of the parameter's, `shape`: it was saved for another. `in_order`: the shapes
-    that it keeps are those of its parameters, in another order. `location` is where it was made."""
+    that it keeps are those of its parameters, in another order. `location` is where it was made,
+    `loaded` where its state was loaded."""
 
     optimizer: str
     name: str
@@ -43,6 +44,7 @@ class StateOfAnother(Refusal):
     kept: tuple[int, ...]
     in_order: bool
     location: Location | None
+    loaded: Location | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -118,17 +118,20 @@ class KeepGraph(Allow):
 
 
 class UpdateLater(Allow):
-    """Make `update` once the backward that is called there has run."""
+    """Make `update`, to which `place` leads, once the backward has run to which `backward` leads in
+    the same function."""
 
     update: Write
+    place: Location
     backward: Location
 
 
 class ComputeAfterUpdate(Allow):
-    """Run `calls`, for the backward that is called there, once `update` is made."""
+    """Run `calls`, for the backward to which `backward` leads, once the update is made to which
+    `place` leads in the same function."""
 
     calls: tuple[Call, ...]
-    update: Write
+    place: Location
     backward: Location
 
 

@@ -18,6 +18,12 @@ class LowerRate(Request):
     trial_steps: int | None = None
 
 
+class StartStateAnew(Request):
+    """Let an optimizer begin without the state that is `loaded` there."""
+
+    loaded: Location
+
+
 class LeaveOutOfGroup(Request):
     """Leave out of the group at the position `whole` what the one at `part` has."""
 

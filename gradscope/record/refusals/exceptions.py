@@ -72,7 +72,7 @@ class Raised:
     @property
     def at(self) -> dict[str, Any]:
         """When and where, as the fields of a refusal."""
-        return {"step": self.step, "raised_at": self.place}
+        return {"step": self.step, "raised_at": self.place, "frames": tuple(self.places)}
 
     @property
     def frame(self) -> FrameType | None:

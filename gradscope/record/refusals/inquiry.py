@@ -25,7 +25,7 @@ from gradscope.record.definitions import (
     switched_off_at,
 )
 from gradscope.record.events.provenance import storage_key
-from gradscope.record.graph import consumers, leaf_ids, up, withheld
+from gradscope.record.graph import consumers, is_older, leaf_ids, up, withheld
 from gradscope.record.held import alive, variables
 from gradscope.record.refusals import no_leaf, steps
 from gradscope.record.refusals.exceptions import (
@@ -65,7 +65,11 @@ def refusal_of(
             return (
                 steps.layout(optimizer, context.names, fields)
                 or steps.setting(optimizer, fields, raised.frames)
-                or steps.state(optimizer, context.names, fields)
+                or steps.state(
+                    optimizer,
+                    context.names,
+                    {**fields, "loaded": notes.loaded_at(optimizer)},
+                )
             )
     return None
 
@@ -311,7 +315,25 @@ class _Inquiry:
                 frames = (at for at in read.frames if (at.file, at.function) in places)
                 location = next(frames, read.location)
                 return replace(found, instead=instead, read=read, location=location)
+            if not is_cut and (old := self._passed_over(one, raised)) is not None:
+                return replace(found, original=old[0], read=old[1], location=old[1].location)
             return replace(found, instead=instead, **(cut if is_cut else {}))
+        return None
+
+    def _passed_over(self, tensor: torch.Tensor, raised: Raised) -> tuple[str, Call] | None:
+        """The leaf of its shape that a tensor was computed from, and the call that has read that
+        since: as where a module reads its own weight and not the updated one that it was given."""
+        if (made := tensor.grad_fn) is None:
+            return None
+        for node in consumers([made]):
+            leaf = getattr(node, "variable", None)
+            if leaf is not None and leaf.shape == tensor.shape and node in raised.nodes:
+                since = [
+                    one for one in raised.nodes[node] if not is_older(one, made._sequence_nr())
+                ]
+                call = self.context.call(since[0]) if since else None
+                if call is not None and call.location is not None:
+                    return self._name(leaf, raised), call
         return None
 
     def _reader(self, tensor: torch.Tensor, raised: Raised) -> Call | None:

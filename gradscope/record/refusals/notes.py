@@ -4,7 +4,7 @@ and what the last backward passes ran through."""
 import re
 import weakref
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from types import FrameType, FunctionType, GeneratorType
 from typing import Any
@@ -86,6 +86,7 @@ class Notes:
         self.writes: deque[Noted] = deque(maxlen=_MOST_WRITES)
         self.updates: deque[Updated] = deque(maxlen=_MOST_UPDATES)
         self._optimizers: list[tuple[weakref.ref[Any], sites.Site]] = []
+        self._loaded: list[tuple[weakref.ref[Any], sites.Site]] = []
         self.passes: deque[Pass] = deque(maxlen=_PASSES)
         self.left_on: Location | None = None  # what had switched gradients off when autograd raised
 
@@ -97,10 +98,17 @@ class Notes:
         if len(self._optimizers) < _MOST_UPDATES:
             self._optimizers.append((weakref.ref(optimizer), sites.note_site(frame)[0]))
 
+    def optimizer_loaded(self, optimizer: Any, frame: FrameType) -> None:
+        if len(self._loaded) < _MOST_UPDATES:
+            self._loaded.append((weakref.ref(optimizer), sites.note_site(frame)[0]))
+
     def place_of(self, optimizer: Any) -> Location | None:
         """Where an optimizer was made."""
-        made = (site for one, site in self._optimizers if one() is optimizer)
-        return next(map(sites.place_of, made), None)
+        return _place_of(optimizer, self._optimizers)
+
+    def loaded_at(self, optimizer: Any) -> Location | None:
+        """Where an optimizer was given its state last."""
+        return _place_of(optimizer, reversed(self._loaded))
 
     def waiting(self, after: Sequence[Updated]) -> Iterator[set[int]]:
         """The parameters, by id, of each optimizer that is not among these updates."""
@@ -147,6 +155,13 @@ class Notes:
             }
         carried = held_graphs(frame, place)
         self.passes.append(Pass(above, _sequence_nr(), place, carried))
+
+
+def _place_of(
+    optimizer: Any, known: Iterable[tuple[weakref.ref[Any], sites.Site]]
+) -> Location | None:
+    sites_of = (site for one, site in known if one() is optimizer)
+    return next(map(sites.place_of, sites_of), None)
 
 
 def held_graphs(frame: FrameType, place: Location) -> dict[int, list[Carried]]:

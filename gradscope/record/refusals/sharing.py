@@ -2,7 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from types import FrameType
+from inspect import CO_GENERATOR
+from itertools import pairwise
+from types import CodeType, FrameType
 from typing import Any
 
 import torch
@@ -17,7 +19,7 @@ from gradscope.record.held import variables
 from gradscope.record.journal import to_call
 from gradscope.record.refusals.exceptions import Raised
 from gradscope.record.refusals.notes import Noted, Notes, Pass, Updated, held_graphs
-from gradscope.record.sites import Site, resolve
+from gradscope.record.sites import Site, instructions, resolve
 
 
 class Sharing:
@@ -144,12 +146,18 @@ class Sharing:
         )
 
     def _once(self, seq: int, since: int) -> Location | None:
-        """Of the lines on the way to a call, the outermost through which nothing has run since."""
+        """Of the lines on the way to a call, the outermost through which nothing has run since, and
+        whose function has kept what was computed, or handed it out."""
         journal = self._context.journal
         note, calls = journal.call_of(seq), journal.generations[-1].items()
         later = {frame for seq, one in calls if seq >= since for frame in one.user}
-        way = reversed(note.user) if note is not None else ()
-        return next((resolve(*frame) for frame in way if frame not in later), None)
+        way = [*reversed(note.user)] if note is not None else []
+        found = [frame for frame in way if frame not in later]
+        inner = {frame: below for frame, below in pairwise(way) if _gives_nothing(below[0])}
+        frame = found[0] if found else None
+        while frame in inner and inner[frame] in found:
+            frame = inner[frame]
+        return resolve(*frame) if frame is not None else None
 
     def _call_of(self, seq: int) -> Call | None:
         note = self._context.journal.call_of(seq)
@@ -161,6 +169,17 @@ class Sharing:
             self._context.call(one) for one in sorted(nodes, key=lambda one: one._sequence_nr())
         )
         return tuple({one.frames: one for one in found if one is not None}.values())
+
+
+def _gives_nothing(code: CodeType) -> bool:
+    """Whether a function returns None alone, as a constructor does."""
+    returned = (
+        one if one.opname == "RETURN_CONST" else before
+        for before, one in pairwise(instructions(code))
+        if one.opname in ("RETURN_VALUE", "RETURN_CONST")
+    )
+    is_none = (one.argval is None and one.opname.endswith("_CONST") for one in returned)
+    return not code.co_flags & CO_GENERATOR and all(is_none)
 
 
 def _held_of(earlier: Pass, raised: Raised) -> Iterator[Any]:

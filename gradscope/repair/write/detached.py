@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterator, Mapping
 
 from gradscope.facts import Edit, NoGradient
 from gradscope.facts import requests as ask
+from gradscope.repair.write.anew import whole_parameter
 from gradscope.repair.write.arrays import in_torch, kept
 from gradscope.repair.write.culprit import Candidate, Culprit
 from gradscope.repair.write.cycles import loops_around
-from gradscope.repair.write.graphs import whole_parameter
 from gradscope.repair.write.initial import PARAMETERS, away_from_zero, smoothed
 from gradscope.repair.write.once import computed_once
 from gradscope.repair.write.parameters import made_later

@@ -8,6 +8,7 @@ from typing import Any
 from gradscope.facts import Fix, Phase
 from gradscope.facts import requests as ask
 from gradscope.repair.write import (
+    anew,
     arrays,
     backward,
     columns,
@@ -137,7 +138,7 @@ BY_FIELDS: Mapping[type[ask.Request], Callable[[Culprit, Any], Ways]] = {
     ask.ProjectLeaf: refused.projected,
     ask.DetachRead: graphs.detached_where_read,
     ask.DetachMade: graphs.detached_at_once,
-    ask.ComputeAnew: graphs.each_turn,
+    ask.ComputeAnew: anew.each_turn,
     ask.KeepGraph: graphs.retained,
     ask.UpdateLater: graphs.later,
     ask.ComputeAfterUpdate: graphs.after_update,
@@ -151,6 +152,7 @@ BY_FIELDS: Mapping[type[ask.Request], Callable[[Culprit, Any], Ways]] = {
     ask.KeepOnContext: taken.on_context,
     ask.SetSparse: parameters.with_layout,
     ask.LeaveOutOfGroup: groups.left_out,
+    ask.StartStateAnew: stepping.state_anew,
     ask.DifferentiateBy: graphs.asked_for,
     ask.LowerRate: stepping.slower,
     ask.ClearGradients: stepping.cleared,

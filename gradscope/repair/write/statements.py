@@ -1,14 +1,14 @@
 """Statements by the places that a run reported."""
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from gradscope.facts import Call, Edit, Location
 from gradscope.repair.write.culprit import Culprit
 from gradscope.repair.write.splice import after, before, whole_lines
 from gradscope.source import Source, binding, expression
 from gradscope.source.spans import ancestors, statement_at
-from gradscope.source.tree import covers, parts
+from gradscope.source.tree import covers, names_in, parts
 
 
 def node_at(source: Source, place: Location | None) -> ast.AST | None:
@@ -62,6 +62,17 @@ def dropped(source: Source, statement: ast.stmt) -> Edit:
     return source.edit(start, past, "")
 
 
+def left_out(source: Source, statement: ast.stmt) -> Edit:
+    """Without a statement, and the loops and conditions around it in which nothing else is."""
+    while len(block_of(source, statement)) == 1 and isinstance(
+        around := source.parents[statement], ast.For | ast.If
+    ):
+        if around.orelse:
+            return source.replaced(statement, "pass")
+        statement = around
+    return dropped(source, statement)
+
+
 def for_all_readers(culprit: Culprit, name: ast.Name, value: str) -> tuple[Edit, ...]:
     """A template of a value for a name that several lines read, given to it where its function gets
     it; nothing where the text does not tell that, or one line reads it alone."""
@@ -99,3 +110,17 @@ def rebound(culprit: Culprit, read: set[str], value: str) -> tuple[Edit, ...]:
         return ()
     values = ", ".join(value.format(x=name) for name in names)
     return before(culprit.source, first[0], f"{', '.join(names)} = {values}")
+
+
+def not_needed(found: Sequence[ast.stmt], kept: list[ast.stmt]) -> list[ast.stmt]:
+    """The statements that may go: what a line that stays reads, stays."""
+    for one in reversed(found):
+        kept += [one] if isinstance(one, ast.Assign) and _is_needed(one, kept) else []
+    return [one for one in found if one not in kept]
+
+
+def _is_needed(what: ast.Assign, others: Iterable[ast.stmt]) -> bool:
+    """Whether one of the others, below it, has a name that it assigns."""
+    names = set[str]().union(*map(names_in, what.targets))
+    below = (names_in(other) for other in others if other.lineno > what.lineno)
+    return any(names & theirs for theirs in below)

@@ -7,7 +7,7 @@ from gradscope.facts import requests as ask
 from gradscope.repair.write.culprit import Culprit, Ways
 from gradscope.repair.write.reading import negative
 from gradscope.repair.write.splice import after, before
-from gradscope.repair.write.statements import block_of, dropped
+from gradscope.repair.write.statements import block_of, dropped, left_out
 from gradscope.repair.write.training import rate_of, rates
 from gradscope.repair.write.uses import given_to
 from gradscope.source import definition, expression
@@ -119,11 +119,7 @@ def averaged_once(culprit: Culprit, request: ask.AverageOnce) -> Ways:
     if statement is None:
         return
     if request.by_hand:
-        while len(block_of(source, statement)) == 1 and isinstance(
-            around := source.parents[statement], ast.For | ast.If
-        ):
-            statement = around
-        yield (dropped(source, statement),)
+        yield (left_out(source, statement),)
         return
     names = names_in(statement)
     for one in parts(source.nodes.function(statement), ast.stmt):
@@ -136,6 +132,13 @@ def averaged_once(culprit: Culprit, request: ask.AverageOnce) -> Ways:
                 left = source.of(part.left)
                 again = isinstance(one, ast.Assign) and target and left == source.of(target)
                 yield (dropped(source, one) if again else culprit.replace(part, left),)
+
+
+def state_anew(culprit: Culprit, request: ask.StartStateAnew) -> Ways:
+    """No `optimizer.load_state_dict(state)`."""
+    statement = statement_at(culprit.source, request.loaded)
+    if isinstance(statement, ast.Expr):
+        yield (left_out(culprit.source, statement),)
 
 
 def decaying(culprit: Culprit, request: ask.DecayRate) -> Ways:

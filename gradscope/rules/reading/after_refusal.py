@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from gradscope.facts import Call, Fix, Location, NoGradient, refusals
 from gradscope.facts import requests as ask
+from gradscope.ops.display import spelled
 from gradscope.ops.traits import Trait, has
 
 _OF_FREED = (ask.ComputeAfterUpdate, ask.KeepGraph)  # mend a graph of which a part is gone
@@ -14,6 +15,7 @@ _OWN_LAYOUT = {
     " `SparseAdam` and `SGD` do",
     False: "give these parameters an optimizer of their own that takes dense gradients",
 }
+_UPDATED = "give `{op}` what was computed from `{original}`, and not `{original}` itself"
 _KEPT_REAL = "keep the base of the power at 0 or above: `max(0.0, base) ** power`"
 _SAME_ORDER = "give it the parameters of the optimizer that saved the state, in their order"
 
@@ -23,7 +25,7 @@ def requests(refusal: refusals.Refusal) -> Iterator[Fix | ask.Request]:
         case refusals.ChangedInPlace():
             yield from _changed(refusal)
         case refusals.GraphFreed(shared=shared):
-            yield from _shared(shared, refusal.raised_at)
+            yield from _shared(shared, refusal)
         case refusals.WithoutGraph(reason=reason, to_learn=modules, turns=turns):
             if reason is NoGradient.FROZEN and modules:
                 yield ask.Thaw(modules, turns)
@@ -62,7 +64,9 @@ def requests(refusal: refusals.Refusal) -> Iterator[Fix | ask.Request]:
             yield ask.KeepOnContext(names)
         case refusals.PastScaler():
             yield ask.StepThroughScaler()
-        case refusals.StateOfAnother():
+        case refusals.StateOfAnother(in_order=in_order, loaded=loaded):
+            if loaded is not None and not in_order:
+                yield ask.StartStateAnew(loaded)
             yield Fix("graph", _SAME_ORDER, "unsafe")
         case refusals.LayoutRefused(sparse=sparse, layers=layers):
             if layers:
@@ -82,6 +86,9 @@ def requests(refusal: refusals.Refusal) -> Iterator[Fix | ask.Request]:
             yield ask.FindUnused()
         case refusals.NotScalar():
             yield ask.ReduceLoss()
+        case refusals.NotUsed(original=original, read=read) if original and read is not None:
+            title = _UPDATED.format(op=spelled(read.op), original=original)
+            yield Fix("graph", title, "unsafe")
         case refusals.NotUsed(reason=reason, name=name, instead=instead, read=read):
             if read is not None:
                 yield ask.JoinViews()
@@ -101,25 +108,26 @@ def is_carried(shared: refusals.Shared | None) -> bool:
 def _changed(refusal: refusals.ChangedInPlace) -> Iterator[ask.Request]:
     shared, saved = refusal.shared, refusal.saved
     if shared is not None and (shared.used is not None or is_once(shared, refusal.raised_at)):
-        asked = _shared(shared, refusal.raised_at)
+        asked = _shared(shared, refusal)
         yield from (one for one in asked if not isinstance(one, _OF_FREED))
     write = refusal.writes[0] if refusal.writes else None
     place = write.location if write is not None else None
+    updated, backward = parting(write, refusal)
     copies = (
         (ask.CopyWhenSaved(saved, refusal.role, refusal.name, place),) if saved is not None else ()
     )
     if write is None:
         yield from copies
         return
-    if write.optimizer and refusal.raised_at is not None:
+    if write.optimizer and updated is not None and backward is not None:
         # What the second loss gives the parameters that were stepped is for nobody if it is there
         # to train others: a later step would go along with it.
-        later = ask.UpdateLater(write, refusal.raised_at)
-        anew = ask.ComputeAfterUpdate(refusal.above, write, refusal.raised_at)
+        later = ask.UpdateLater(write, updated, backward)
+        anew = ask.ComputeAfterUpdate(refusal.above, updated, backward)
         yield from (anew, later) if refusal.apart or refusal.cleared else (later, anew)
         return
-    if write.lasts and refusal.raised_at is not None:
-        yield from (*copies, ask.UpdateLater(write, refusal.raised_at))
+    if write.lasts and updated is not None and backward is not None:
+        yield from (*copies, ask.UpdateLater(write, updated, backward))
         return
     copies_first = not write.recorded or _is_one_line(write.location, saved)
     first, last = (copies, ()) if copies_first else ((), copies)
@@ -132,12 +140,35 @@ def _is_one_line(written: Location | None, saved: Call | None) -> bool:
     return written is not None and read is not None and written.line == read.line
 
 
+def parting(
+    write: refusals.Write | None, refusal: refusals.Refusal
+) -> tuple[Location | None, Location | None]:
+    """The lines of one function that lead to an update and to what raised: of the innermost one
+    that both have come through."""
+    both = zip(reversed(write.frames if write else ()), reversed(refusal.frames), strict=False)
+    apart = ((one, other) for one, other in both if one != other)
+    place = write.location if write is not None else None
+    return next(apart, (place, refusal.raised_at))
+
+
+def updated_at(refusal: refusals.ChangedInPlace) -> Location | None:
+    """Where the first write was made: of an update by what has also called the backward, and may be
+    called for several, the line that calls it for this one."""
+    write = refusal.writes[0] if refusal.writes else None
+    place, raised = write.location if write is not None else None, refusal.raised_at
+    if place is None or raised is None or not (write and write.optimizer):
+        return place
+    is_shared = (place.file, place.function) == (raised.file, raised.function)
+    return parting(write, refusal)[0] if is_shared else place
+
+
 def is_once(shared: refusals.Shared, raised_at: Location | None) -> bool:
     """Whether one backward, in a loop, runs for the second time through what was computed once."""
     return not shared.again and shared.once is not None and shared.backward == raised_at
 
 
-def _shared(shared: refusals.Shared, raised_at: Location | None) -> Iterator[ask.Request]:
+def _shared(shared: refusals.Shared, refusal: refusals.Refusal) -> Iterator[ask.Request]:
+    raised_at = refusal.raised_at
     if shared.constant and shared.backward is not None:
         yield ask.KeepGraph(shared.backward, learnt=True)
         return
@@ -171,9 +202,9 @@ def _shared(shared: refusals.Shared, raised_at: Location | None) -> Iterator[ask
         yield ask.DetachUse(shared.used, shared.name)
     if shared.updates and not shared.trained and shared.first_use is not None:
         yield ask.DetachUse(shared.first_use, shared.name)
-    if shared.updates and shared.trained and raised_at is not None:
-        calls = (*shared.calls, *shared.above)
-        yield ask.ComputeAfterUpdate(calls, shared.updates[-1], raised_at)
+    updated, backward = parting(shared.updates[-1] if shared.updates else None, refusal)
+    if shared.trained and updated is not None and backward is not None:
+        yield ask.ComputeAfterUpdate((*shared.calls, *shared.above), updated, backward)
     # A graph of parameters that have been moved since has gradients of what they were.
     if shared.backward is not None and not shared.trained:
         yield ask.KeepGraph(shared.backward)

@@ -246,6 +246,7 @@ _WORDS: Mapping[type[ask.Request], _Words] = {
     ask.LowerRate: ("lower-lr", "lower the learning rate", ""),
     ask.CastOperand: ("dtype", "convert it to {0.wanted}", ""),
     ask.LeaveOutOfGroup: _graph("leave them out of the group that has more"),
+    ask.StartStateAnew: _graph("begin without that state: it is of other parameters"),
     ask.BoundBase: ("clamp-domain", "keep the base of the power at 0 or above", ""),
     ask.StepBeforeClearing: _graph(
         "clear the gradients before backward or after the step, and not between them"

@@ -6,7 +6,7 @@ from typing import Any
 
 from gradscope.facts import Call, Location, NoGradient, plural, refusals
 from gradscope.ops.traits import Trait, has
-from gradscope.rules.reading.after_refusal import is_carried, is_once
+from gradscope.rules.reading.after_refusal import is_carried, is_once, updated_at
 from gradscope.rules.wording import phrases
 from gradscope.rules.wording.dead_gradient_words import WORDS
 from gradscope.rules.wording.leaf_words import LEAF_WORDS
@@ -52,7 +52,7 @@ def _changed(one: refusals.ChangedInPlace) -> Words:
             f"{writer} changes {what} `{saver}` saved for its backward",
             why,
             "changed here, after it was saved",
-            _at(first or one.saved),
+            updated_at(one) if first is not None else _at(one.saved),
             (first or one.saved).op,
             (saved_at, *later),
             evidence,
@@ -254,7 +254,11 @@ def _not_used(one: refusals.NotUsed) -> Words:
     )
     if one.reason:
         why, label = WORDS[one.reason][:2]
-    if one.read is not None:
+    if one.read is not None and one.original:
+        op = phrases.spelled(one.read.op)
+        why = f"It was computed from `{one.original}`, as by a step of an inner loop, and `{op}`"
+        why, label = f"{why} reads that in its place.", f"reads `{one.original}` itself"
+    elif one.read is not None:
         why = f"It is a view. What reads the tensor that {name} is a part of does not read the view"
         why, label = f"{why}, which is a tensor of its own to autograd.", "reads the whole of it"
     is_used = one.reason is NoGradient.LEAFLESS
@@ -268,7 +272,7 @@ def _not_used(one: refusals.NotUsed) -> Words:
         _op(one.call),
         (
             (one.related, "runs without a graph"),
-            (one.raised_at if one.read is not None else None, "asks for the gradient"),
+            (one.raised_at if one.read is not None else None, "asks for its gradient"),
         ),
         {"reason": one.reason or NoGradient.UNUSED, "name": one.name},
         ("0 ops between it and the result",) if not one.reason else (),

@@ -59,13 +59,16 @@ def _of_another(one: refusals.StateOfAnother) -> Words:
         if one.in_order
         else "Its parameters are others than those of the optimizer that saved its state."
     )
+    made, loaded = (one.location, "is given its parameters here"), (one.loaded, "loads the state")
+    told, other = (loaded, made) if one.loaded and not one.in_order else (made, loaded)
     return Words(
         f"`{one.optimizer}` keeps `{one.key}` of shape {kept} for {name}, which has shape {shape}",
         "A state that is loaded goes to the parameters by their order alone, the first to the first"
         f" one that the optimizer was given, and their shapes are not compared. {order}",
-        "is given its parameters here",
-        one.location,
+        told[1],
+        told[0],
         "step",
+        (other,),
         evidence={
             "reason": "state-of-another",
             "optimizer": one.optimizer,
