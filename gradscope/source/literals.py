@@ -22,6 +22,13 @@ def number(text: Source, node: ast.expr) -> ast.Constant | None:
     return given if is_number and isinstance(given, ast.Constant) and given.value else None
 
 
+def constant(text: Source, node: ast.expr) -> float | None:
+    """The value of a literal, of a name for one, or of an attribute that is given one alone."""
+    given = [*_attributes(text, node.attr)] if isinstance(node, ast.Attribute) else [node]
+    found = number(text, given[0]) if len(given) == 1 else None
+    return float(found.value) if found is not None else None  # type: ignore[arg-type]
+
+
 def setting(text: Source, node: ast.expr, value: float) -> ast.expr:
     """The literal from which an expression has had its value: of a name, of an option of the
     command line, a field of a class, a key of a dict. The expression itself where the text does not

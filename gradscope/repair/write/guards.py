@@ -34,6 +34,7 @@ def guarded(culprit: Culprit) -> Iterator[Candidate]:
             continue
         yield from _number(culprit, edge, node)
         yield from _bounded_for_all(culprit, edge, node)
+        yield from _beside_epsilon(culprit, edge, node)
         guards = [edge.cure.guard]
         if edge.cure.margin is Margin.EXPONENT:  # half of it, where the result is too large still
             guards.append(
@@ -186,6 +187,20 @@ def _bounded_for_all(culprit: Culprit, edge: Edge, node: ast.expr) -> Iterator[C
         edits = for_all_readers(culprit, names[0], f"{{x}}.clamp(-{bound:g}, {bound:g})")
         title = proposals.BOUNDED.format(name=names[0].id, bound=bound, op=op)
         yield Candidate(title, edits, "clamp-domain")
+
+
+def _beside_epsilon(culprit: Culprit, edge: Edge, node: ast.expr) -> Iterator[Candidate]:
+    """`v.clamp_min(0) + eps` for `v + eps`, which lies below 0 all the same: what rounding has made
+    negative is as small as can be, and the program says itself what is added to that."""
+    if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Add):
+        return
+    if edge.cure.margin not in FLOORS:
+        return
+    for of, eps in ((node.left, node.right), (node.right, node.left)):
+        if 0 < (literals.constant(culprit.source, eps) or 0) <= EPSILON:
+            text = culprit.source.written(node, {of: f"{culprit.text(of)}.clamp_min(0)"})
+            title = f"keep {_short(culprit, of, None)} at 0 or above, beside the epsilon"
+            yield culprit.written(title, node, text, "clamp-domain")
 
 
 def _reads_of_part(culprit: Culprit, node: ast.expr) -> list[ast.Subscript]:
