@@ -58,6 +58,9 @@ _LOGITS = {
 }
 
 
+_SLOPE_OF_SIGMOID = "torch.sigmoid({z}) * torch.sigmoid({z:negative})"
+
+
 def logits(read: Reading, node: ast.expr) -> str | None:
     """z of a sigmoid that is written out."""
     return in_form(read, _LOGITS, node)
@@ -190,6 +193,8 @@ FORMS: tuple[Form, ...] = (
     _form(_x_log_x, "log"),
     Form(softmax, frozenset({"div"}), logs.OPS),
     *(_by_example(example, f"torch.sigmoid({z})") for example, z in _LOGITS.items()),
+    _by_example("exp(z) / (1 + exp(z)) ** 2", _SLOPE_OF_SIGMOID),
+    _by_example("a * exp(z) / (1 + exp(z)) ** 2", f"{{a:factor}} * {_SLOPE_OF_SIGMOID}"),
     _by_example("(exp(z) - exp(-z)) / (exp(z) + exp(-z))", "tanh({z})"),
     _by_example("z / norm(z, dim=d, keepdim=True)", "torch.nn.functional.normalize({z}, dim={d})"),
     _by_example(

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 
 from gradscope.ops.patterns import EPSILON
-from gradscope.repair.write.reading import Reading, atom, negative, term
+from gradscope.repair.write.reading import Reading, atom, factor, negative, term
 from gradscope.source.arguments import BINARY, operands
 
 Parts = dict[str, ast.expr]  # what the names of an example stand for
@@ -23,7 +23,7 @@ _ALSO = {"pow": "mul", "sqrt": "pow"}  # what a square and a root may be written
 _DEFAULTS = {"alpha": 1, "keepdim": 0, "p": 2}  # which say nothing where they are written
 
 
-_PLACES = {"atom": atom, "term": term, "negative": negative}
+_PLACES = {"atom": atom, "factor": factor, "term": term, "negative": negative}
 
 
 class _Text(str):
