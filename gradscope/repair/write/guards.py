@@ -243,10 +243,11 @@ def _upstream(culprit: Culprit) -> Iterator[Candidate]:
     if edge is None or operand_of(culprit, edge) is not None:
         return
     kind = _kind(edge)
-    for node in _quantiles(culprit):
-        text = filled(culprit, edge, PROBABILITY.guard, node)
-        if text is not None:
-            title = proposals.guarded("clamp-domain", _short(culprit, node, edge), "icdf", edge)
+    for name, node in _asked_of_a_distribution(culprit):
+        # A density may be infinite at the ends of what it is of, which are 0 and 1 or 0 alone.
+        ends = [PROBABILITY.guard, *([edge.cure.guard] if name == "log_prob" else [])]
+        for text in filter(None, (filled(culprit, edge, one, node) for one in ends)):
+            title = proposals.guarded("clamp-domain", _short(culprit, node, edge), name, edge)
             yield culprit.written(title, node, text, "clamp-domain")
     for node in culprit.related("birth"):
         given = _parameters(culprit, node)
@@ -255,11 +256,12 @@ def _upstream(culprit: Culprit) -> Iterator[Candidate]:
         yield Candidate(_title(kind, culprit, edge, node), tuple(edits), kind)
 
 
-def _quantiles(culprit: Culprit) -> Iterator[ast.expr]:
-    """The probability whose quantile the culprit asks a distribution of torch's for."""
+def _asked_of_a_distribution(culprit: Culprit) -> Iterator[tuple[str, ast.expr]]:
+    """The probability whose quantile the culprit asks a distribution of torch's for, or the value
+    whose density, and which of them."""
     inner = (one.location for one in culprit.finding.related if one.role == "inner")
-    if any(one.function.rpartition(".")[2] == "icdf" for one in inner):
-        yield from (node for node in getattr(culprit.node, "args", ())[:1])
+    names = {one.function.rpartition(".")[2] for one in inner} & {"icdf", "log_prob"}
+    yield from ((name, node) for name in names for node in getattr(culprit.node, "args", ())[:1])
 
 
 def _parameters(culprit: Culprit, node: ast.expr) -> list[ast.expr]:
