@@ -13,6 +13,19 @@ x = torch.randn(4, 3, requires_grad=True)
 buffer = torch.zeros(4, 3)
 {body}
 """
+KEEPS = """\
+class Gate(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.mask = buffer
+        buffer.copy_(x > 0.5)
+        return x * buffer
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * ctx.mask
+
+"""
 WRONG = {
     # the body, the op that had saved it, the line to blame
     "an assignment": (
@@ -24,11 +37,16 @@ WRONG = {
         "y = x.exp()\ny.data[1:, 1:].zero_()\ny.sum().backward()", "exp", 7),
     "the columns that it reads": (
         "y = x[:, :2] * buffer[:, 1:]\nbuffer.data[..., 1] = 3.0\ny.sum().backward()", "mul", 7),
+    "what a Function keeps": (
+        f"{KEEPS}y = Gate.apply(x) + Gate.apply(-x)\ny.square().sum().backward()", "Gate", 9),
     "the second step": (
         "for step in range(2):\n    y = x.exp()\n    if step:\n        y.data.clamp_(max=1)\n"
         "    y.sum().backward()", "exp", 9),
 }  # fmt: skip
 RIGHT = {
+    "a Function that writes what it keeps": (
+        f"{KEEPS}for _ in range(2):\n    Gate.apply(x).square().sum().backward()"
+    ),
     "before it was saved": "buffer.data.fill_(2.0)\n(x * buffer).sum().backward()",
     "after backward": "y = x.exp()\ny.sum().backward()\ny.data.zero_()",
     "not read by backward": "y = x + buffer\nbuffer.data.fill_(3.0)\ny.sum().backward()",

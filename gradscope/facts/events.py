@@ -260,13 +260,17 @@ class UnseenRead:
 @dataclass(frozen=True, slots=True)
 class Overwrite:
     """`call` saved a tensor, the op `writer` changed it at `location`, and the backward node `node`
-    read it all the same: what changed it went around autograd's version counter (`.data`)."""
+    read it all the same: what changed it went around autograd's version counter (`.data`), or it is
+    the attribute `kept` of a custom Function's ctx, set at `kept_at`, whose version nobody counts.
+    """
 
     step: int
     call: Call
     node: str
     writer: str
     location: Location
+    kept: str = ""
+    kept_at: Location | None = None
 
 
 class DistanceOf(StrEnum):

@@ -103,14 +103,19 @@ def definition(
 
 
 def attribute(kind: type, name: str) -> Location | None:
-    """Where a method of a class of the user's first sets an attribute."""
-    for owner in kind.__mro__:
-        for function in vars(owner).values():
-            code = _user_code(function)
-            for node in _assignments(code, name) if code is not None else ():
-                assert code is not None
-                return span(code, node)
-    return None
+    """Where a method of a class of the user's first sets an attribute: to more than a constant, as
+    None before there is a value, where one does."""
+    codes = (_user_code(one) for owner in kind.__mro__ for one in vars(owner).values())
+    found = [(code, node) for code in codes if code for node in _assignments(code, name)]
+    found.sort(key=lambda one: isinstance(one[1].value, ast.Constant))
+    return span(*found[0]) if found else None
+
+
+def kept_at(function: Any, name: str) -> Location | None:
+    """Where the forward of a custom Function sets an attribute of its ctx."""
+    codes = (_user_code(getattr(function, one, None)) for one in ("forward", "setup_context"))
+    found = ((code, node) for code in codes if code for node in _assignments(code, name))
+    return next((span(*one) for one in found), None)
 
 
 def variable(code: CodeType, name: str) -> Location | None:

@@ -95,7 +95,9 @@ class Observation:
         hide_all_from_dynamo()
         let_handlers_wait(self._stack)
         follow_modules(self.context, self.dispatch, self._stack, thread)
-        follow_functions(self.context, self.functions, self._stack, thread)
+        mode = self.ops.mode if self.ops is not None else None
+        kept = mode.overwrites.note_kept if mode is not None else None
+        follow_functions(self.context, self.functions, self._stack, thread, kept)
         show_warnings_as_ever(self._stack)
         if self.ops is not None:
             self.ops.begin(self._stack, thread)
@@ -103,14 +105,9 @@ class Observation:
             self._stack.enter_context(self.dispatch)
         self.sizes.begin(self._stack, thread, self.dispatch)
         self._stand_in_for_engine(thread)
-        watch_optimizers(
-            self._stack,
-            self.optimizer_begins,
-            self.optimizer_ends,
-            self.optimizer_made,
-            self.coasting,
-            self.optimizer_loaded,
-        )
+        loaded = mode.refusable.optimizer_loaded if mode is not None else None
+        around = self.optimizer_begins, self.optimizer_ends, self.optimizer_made
+        watch_optimizers(self._stack, *around, self.coasting, loaded)
         return self
 
     def _stand_in_for_engine(self, thread: int) -> None:
@@ -260,11 +257,6 @@ class Observation:
             if self.ops is not None:
                 shielded("an optimizer", self.ops.mode.refusable.optimizer_made, optimizer, frame)
             shielded("an optimizer", self.sizes.optimizer_made, optimizer, frame)
-
-    def optimizer_loaded(self, optimizer: Any, frame: FrameType) -> None:
-        if self.ops is not None:
-            noted = self.ops.mode.refusable.optimizer_loaded, optimizer, frame
-            self.context.shielded("an optimizer", *noted)
 
     def optimizer_begins(self, work: Work) -> None:
         with unobserved():

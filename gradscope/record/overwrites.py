@@ -13,6 +13,7 @@ import torch
 
 from gradscope.facts import NotChecked, Overwrite
 from gradscope.record.context import RunContext
+from gradscope.record.definitions import kept_at
 from gradscope.record.events.measure import saved_by
 from gradscope.record.events.provenance import Memories, storage_key
 from gradscope.record.graph import node_name
@@ -65,6 +66,8 @@ class Overwrites:
         self.not_checked: dict[NotChecked, None] = {}
         self._context = context
         self._writes: Memories[tuple[Noted, _Layout]] = Memories()
+        # What a custom Function keeps on its ctx, with the last write into each until then.
+        self._kept: dict[Any, dict[int | None, tuple[Noted, _Layout] | None]] = {}
 
     def note(self, noted: Noted, tensor: torch.Tensor) -> None:
         """A write outside of backward, by an op that the user's own code calls. What requires grad
@@ -78,14 +81,31 @@ class Overwrites:
         self._writes.put(tensor, (noted, _Layout.of(tensor)))
         self.any = True
 
+    def note_kept(self, node: Any) -> None:
+        """A custom Function has run, of which this is the node, and the ctx. Autograd counts the
+        versions of what it is given to save, and of nothing else that is kept there."""
+        held = (one for one in vars(node).values() if type(one) is torch.Tensor)
+        kept = {storage_key(one): self._writes.of(one) for one in held if not one.requires_grad}
+        if kept and len(self._kept) < _MOST:
+            self._kept[node] = kept
+
     def check(self, running: NodeOps, args: tuple[Any, ...]) -> None:
         """An op of a backward node reads `args`."""
         for tensor in args:
             if type(tensor) is not torch.Tensor:
                 continue
             write, layout = self._writes.of(tensor) or (None, None)
+            if write is None or layout is None:
+                continue
+            key, kept = storage_key(tensor), self._kept.get(running.node, {})
+            if key in kept:
+                before = kept[key]
+                if (before is None or before[0] is not write) and layout.meets(_Layout.of(tensor)):
+                    self._writes.clear(tensor)
+                    self._report(running.node, write, tensor)
+                continue
             # Nodes with a lower number were there before.
-            if write is None or layout is None or running.node._sequence_nr() >= write.seq:
+            if running.node._sequence_nr() >= write.seq:
                 continue
             if layout.meets(_Layout.of(tensor)) and _has_saved(running, storage_key(tensor)):
                 self._writes.clear(tensor)
@@ -95,13 +115,18 @@ class Overwrites:
         """The backward pass is over."""
         if self.any:
             self._writes, self.any = Memories(), False
+        self._kept.clear()
 
-    def _report(self, node: Any, write: Noted) -> None:
+    def _report(self, node: Any, write: Noted, held: torch.Tensor | None = None) -> None:
+        """`held`: what a ctx keeps as an attribute."""
         seq, step = node._sequence_nr(), self._context.step
         note = self._context.journal.call_of(seq)
-        if note is not None and note.custom is None:
+        if note is not None and (held is not None or note.custom is None):
             name, place = node_name(node), resolve(*write.site[0])
-            self.found.append(Overwrite(step, to_call(note, seq, name), name, write.op, place))
+            kept = next((key for key, one in vars(node).items() if one is held), "")
+            at = kept_at(node._forward_cls, kept) if kept else None
+            call = to_call(note, seq, name)
+            self.found.append(Overwrite(step, call, name, write.op, place, kept, at))
 
 
 def _is_floating(tensor: torch.Tensor) -> bool:

@@ -16,6 +16,7 @@ from gradscope.record.context import RunContext
 from gradscope.record.dispatch import Dispatch
 from gradscope.record.graph import function_name
 from gradscope.record.journal import Note
+from gradscope.record.oprun import flatten
 from gradscope.record.probes.function_checks import FunctionChecks
 from gradscope.record.schema import OpInfo
 from gradscope.record.sites import ModuleFrame, calls_modules, note_site
@@ -65,11 +66,15 @@ def follow_modules(context: RunContext, dispatch: Dispatch, stack: ExitStack, th
 
 
 def follow_functions(
-    context: RunContext, checks: FunctionChecks | None, stack: ExitStack, thread: int
+    context: RunContext,
+    checks: FunctionChecks | None,
+    stack: ExitStack,
+    thread: int,
+    on_run: Callable[[Any], None] | None,
 ) -> None:
-    """Have each custom Function checked that is called, keep `context.function` true, and note the
-    call under its node's number. Its own forward runs without grad, so the first op in there would
-    take that number otherwise."""
+    """Have each custom Function checked that is called, keep `context.function` true, tell `on_run`
+    of the node that it has made, and note the call under the node's number. Its own forward runs
+    without grad, so the first op in there would take that number otherwise."""
     original: Any = torch.autograd.Function.apply.__func__  # type: ignore[attr-defined]
 
     def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
@@ -91,6 +96,9 @@ def follow_functions(
             context.function = outer
         if _sequence_nr() > seq:
             context.journal.calls[seq] = Note(OpInfo(name), user, inner, context.module, name)
+            node = next((one.grad_fn for one in flatten(result) if one.grad_fn is not None), None)
+            if on_run is not None and hasattr(node, "__dict__"):
+                context.shielded(name, on_run, node)
         return result
 
     stand_in(stack, torch.autograd.Function, "apply", apply)

@@ -18,6 +18,10 @@ class CopyBeforeWriting(Request):
     """Write into a copy of what autograd has saved."""
 
 
+class CopyWhenKept(Request):
+    """Keep a copy on the ctx of a custom Function."""
+
+
 class HookBackward(Request):
     """Let autograd call the method `backward` of a module, with the gradient of its result."""
 

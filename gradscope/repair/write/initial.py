@@ -9,9 +9,10 @@ from gradscope.facts import Edit
 from gradscope.facts import requests as ask
 from gradscope.ops.display import node_stem
 from gradscope.repair.write.culprit import Candidate, Culprit
+from gradscope.repair.write.splice import after
 from gradscope.source.arguments import called, spelled
 from gradscope.source.hand_updates import Holder
-from gradscope.source.spans import targets_of
+from gradscope.source.spans import ancestors, targets_of
 from gradscope.source.tree import last_name
 
 # The fillers that say nothing of how many inputs a weight has.
@@ -58,16 +59,35 @@ def away_from_zero(culprit: Culprit) -> Iterator[Candidate]:
     """The weights that the file fills with 0, in the size that keeps the norm: of two the first
     alone, so that their product stays 0 at the start, as of an adapter; else all of them."""
     template, title = _RELU
+    zeros = [
+        (node, weight) for node, weight, value in _filled_with_constants(culprit) if value == 0
+    ]
+    if len(zeros) == 1:
+        yield Candidate(title, _first_of_loop(culprit, *zeros[0], template))
     found = [
         _filled(culprit, node, weight, not weight.endswith(".weight"), template)
-        for node, weight, value in _filled_with_constants(culprit)
-        if value == 0
+        for node, weight in zeros
     ]
     edits = tuple(filter(None, found))
     if edits and len(edits) == len(found):
         if len(edits) == 2:
             yield Candidate(title, edits[:1])
         yield Candidate(title, edits)
+
+
+def _first_of_loop(
+    culprit: Culprit, node: ast.Call, weight: str, template: str
+) -> tuple[Edit, ...]:
+    """The first of the two that `for p in (self.down, self.up):` fills, filled again below it."""
+    source = culprit.source
+    around = (one for one in ancestors(source, node) if isinstance(one, ast.For))
+    loop = next((one for one in around if source.of(one.target) == weight), None)
+    both: Sequence[ast.expr] = getattr(loop.iter, "elts", ()) if loop is not None else ()
+    init = culprit.names.spell("torch.nn.init.x")
+    if len(both) != 2 or init is None:
+        return ()
+    text = init.removesuffix("x") + template.format(source.of(both[0]))
+    return after(source, loop, text)
 
 
 def at_random(culprit: Culprit, request: ask.DrawWeights) -> Iterator[Candidate]:

@@ -80,6 +80,7 @@ BY_CLASS: Mapping[type[ask.Request], Callable[[Culprit], Ways]] = {
     ask.LearnPartInside: instead.learnt_in_part,
     ask.FillMemory: instead.allocated,
     ask.CopyBeforeWriting: detached.copied,
+    ask.CopyWhenKept: taken.copied,
     ask.StepAtTheEnd: cycles.ended,
     ask.KeepScaler: cycles.kept_scaler,
     ask.StepThroughScaler: training.past_scaler,

@@ -86,9 +86,9 @@ def _is_cleared(source: Source, gradient: str) -> bool:
 
 
 def leaf_at_last(culprit: Culprit) -> Ways:
-    """`w = (torch.randn(3, requires_grad=True) * 0.1).detach().requires_grad_()`."""
+    """`w = (torch.randn(3, requires_grad=True) * 0.1).detach().requires_grad_()`, also returned."""
     statement = culprit.statement
-    if isinstance(statement, ast.Assign):
+    if isinstance(statement, ast.Assign | ast.Return) and statement.value is not None:
         text = f"{culprit.text(statement.value)}.detach().requires_grad_()"
         yield [culprit.source.replaced(statement.value, text)]
 

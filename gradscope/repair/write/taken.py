@@ -35,9 +35,15 @@ def with_floats(culprit: Culprit) -> Ways:
         yield before(source, statement, f"{holder} = {holder}.float()")
 
 
+def copied(culprit: Culprit) -> Ways:
+    """`ctx.mask = mask.clone()`."""
+    if isinstance(statement := culprit.statement, ast.Assign):
+        yield [culprit.replace(statement.value, f"{culprit.text(statement.value)}.clone()")]
+
+
 def without_graph(culprit: Culprit, request: ask.KeepWithoutGraph) -> Ways:
-    """`h = net(x)` and `self.h = h.detach()` for `self.h = net(x)`, where only the lines below it
-    in its function read it."""
+    """`self.h = h.detach()` for `self.h = h`, and `h = net(x)` before it for `self.h = net(x)`,
+    where only the lines below it in its function read it."""
     source, statement = culprit.source, culprit.statement
     if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
         return
@@ -45,12 +51,13 @@ def without_graph(culprit: Culprit, request: ask.KeepWithoutGraph) -> Ways:
     reads = [
         one
         for one in source.nodes.every(ast.Attribute)
-        if one.attr == request.attribute and one is not target
+        if one.attr == request.attribute and isinstance(one.ctx, ast.Load)
     ]
-    if any(source.nodes.function(one) is not function for one in reads):
-        return
-    if not reads:
+    others = [one for one in reads if source.nodes.function(one) is not function]
+    if not reads or (len(others) == len(reads) and isinstance(statement.value, ast.Name)):
         yield [source.replaced(statement.value, f"{culprit.text(statement.value)}.detach()")]
+        return
+    if others:
         return
     name = next(source.free([request.attribute, f"{request.attribute}_"]))
     kept = f"{source.of(target)} = {name}.detach()"

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from gradscope.facts import Finding, Overwrite, Phase, Root, Subject, Trace, Trouble
+from gradscope.facts import Finding, Location, Overwrite, Phase, Root, Subject, Trace, Trouble
 from gradscope.facts import requests as ask
 from gradscope.rules.rule import Rule, places, symptoms
 from gradscope.rules.wording import phrases
@@ -11,7 +11,8 @@ from gradscope.rules.wording import phrases
 class OverwrittenValue(Rule):
     """
     ## What it does
-    Finds a write through `.data` into a tensor that an op has saved for its backward.
+    Finds a write that autograd does not see, into what an op has saved for its backward: through
+    `.data`, or into what a custom Function keeps on its `ctx` as an attribute.
 
     ## Why is this bad?
     Autograd refuses to use a saved tensor that was written to in place. Through `.data` it does not
@@ -43,6 +44,8 @@ class OverwrittenValue(Rule):
 
     def _about(self, one: Overwrite) -> Finding:
         op, writer = phrases.spelled(one.call.op), phrases.spelled(one.writer)
+        if one.kept_at is not None:
+            return self._about_kept(one, one.kept_at, op, writer)
         return self.found(
             f"`{writer}` overwrites what `{op}` has saved for its backward, and autograd does not"
             " see it",
@@ -60,4 +63,27 @@ class OverwrittenValue(Rule):
             evidence={"saved_by": one.call.op},
             symptoms=symptoms(Trouble.WRONG, Subject.GRADIENT, one.step, [op]),
             fixes=(ask.CopyBeforeWriting(),),
+        )
+
+    def _about_kept(self, one: Overwrite, place: Location, op: str, writer: str) -> Finding:
+        return self.found(
+            f"`{op}` keeps `{one.kept}` for its backward, and `{writer}` writes into it before that"
+            " runs",
+            f"Its backward reads `ctx.{one.kept}` as it is by then, and not as the forward left it:"
+            " the memory is written anew by a later call. Autograd counts the versions of what"
+            " `save_for_backward` is given, and of nothing else. The gradient is finite and belongs"
+            " to other values.",
+            phase=Phase.BACKWARD,
+            step=one.step,
+            op=op,
+            node=one.node,
+            location=place,
+            label="keeps the memory, and no copy",
+            related=places(
+                ("use", one.location, f"`{writer}` writes into it"),
+                ("call", one.call.location, "called here"),
+            ),
+            evidence={"saved_by": one.call.op, "kept": one.kept},
+            symptoms=symptoms(Trouble.WRONG, Subject.GRADIENT, one.step, [op]),
+            fixes=(ask.CopyWhenKept(),),
         )

@@ -205,6 +205,7 @@ _WORDS: Mapping[type[ask.Request], _Words] = {
         "give the loss log-probabilities: `log_softmax`",
         "scores.log_softmax(-1)",
     ),
+    ask.CopyWhenKept: _graph("keep a copy of its own"),
     ask.CopyBeforeWriting: _graph("write into a copy, with autograd looking on"),
     ask.HookBackward: (
         "backward-rewrite",
