@@ -35,6 +35,7 @@ def guarded(culprit: Culprit) -> Iterator[Candidate]:
         yield from _number(culprit, edge, node)
         yield from _bounded_for_all(culprit, edge, node)
         yield from _beside_epsilon(culprit, edge, node)
+        yield from _by_magnitude(culprit, node)
         guards = [edge.cure.guard]
         if edge.cure.margin is Margin.EXPONENT:  # half of it, where the result is too large still
             guards.append(
@@ -201,6 +202,16 @@ def _beside_epsilon(culprit: Culprit, edge: Edge, node: ast.expr) -> Iterator[Ca
             text = culprit.source.written(node, {of: f"{culprit.text(of)}.clamp_min(0)"})
             title = f"keep {_short(culprit, of, None)} at 0 or above, beside the epsilon"
             yield culprit.written(title, node, text, "clamp-domain")
+
+
+def _by_magnitude(culprit: Culprit, node: ast.expr) -> Iterator[Candidate]:
+    """`z.abs() ** p` for `z ** p` of a z below 0, where p is learnt and an even number by now: the
+    values stay, and the slope in p is that of `|z| ** p`."""
+    values = culprit.values
+    power, least = values.get("exponent", 0.0), values.get("self.min", values.get("self", 0.0))
+    if canonical(culprit.finding.op) == "pow" and power and power % 2 == 0 and least < 0:
+        title = f"take the magnitude of {_short(culprit, node, None)}: an even power is the same"
+        yield culprit.written(title, node, f"{culprit.text(node)}.abs()", "stable-op")
 
 
 def _reads_of_part(culprit: Culprit, node: ast.expr) -> list[ast.Subscript]:
