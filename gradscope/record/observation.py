@@ -25,7 +25,7 @@ from gradscope.record.optimizers import Work, watch_optimizers
 from gradscope.record.passes import BackwardPass, Engine, Measure
 from gradscope.record.patches import follow_functions, follow_modules
 from gradscope.record.probes.function_checks import FunctionChecks
-from gradscope.record.refusals import refusal_of
+from gradscope.record.refusals import refusal_of, refused_by_scaler
 from gradscope.record.sites import forget_names, user_site
 from gradscope.record.sizes.gradients import Sizes
 from gradscope.record.stand_ins import hide_all_from_dynamo, is_elsewhere, stand_in, without_us
@@ -153,6 +153,8 @@ class Observation:
 
     def _ask(self, error: BaseException) -> None:
         assert self.ops is not None
+        for optimizer in refused_by_scaler(error):
+            self.sizes.updates.look(optimizer, None)
         flow = self.sizes.inspection.refused or self.sizes.inspection.flow
         self._refusal = refusal_of(error, self.ops.mode.refusable, self.context, flow)
         self.ops.mode.raised.note_ending(error)

@@ -26,6 +26,7 @@ from gradscope.source.spans import expression, statement_at
 from gradscope.source.tree import parts
 
 _CHAIN = 8  # exceptions that led to the last one
+_SCALED_STEP = torch.amp.GradScaler.step.__code__
 _COPYING = torch.Tensor.__deepcopy__.__code__
 _DIFFERENTIATING = (torch.autograd.backward.__code__, torch.autograd.grad.__code__)
 
@@ -148,6 +149,12 @@ def held(holder: ast.expr, frame: FrameType | None) -> Any:
             return owner._parameters.get(holder.attr, owner._modules.get(holder.attr))
         return getattr(owner, "__dict__", {}).get(holder.attr)
     return None
+
+
+def refused_by_scaler(error: BaseException) -> list[Any]:
+    """The optimizer that a GradScaler was asked to step with when it raised, if it has."""
+    frames = (link.tb_frame for link in links(error.__traceback__))
+    return [one.f_locals["optimizer"] for one in frames if one.f_code is _SCALED_STEP]
 
 
 def stepping(error: BaseException) -> Any:

@@ -58,7 +58,7 @@ class Updates:
                 return
         self._looked[id(optimizer)] = looked + 1
         if looked < _LOOKED_AT or clipped is not None:
-            self._look(optimizer, work.frame)
+            self.look(optimizer, work.frame)
         for succession in self._leaves.successions.values():
             succession.note_update(held_by(optimizer))
         kind = type(optimizer)
@@ -149,7 +149,8 @@ class Updates:
         lr = update.lr if update.optimizer else known[key].lr
         return replace(update, lr=lr, ascends=known[key].ascends)
 
-    def _look(self, optimizer: Any, frame: Any) -> None:
+    def look(self, optimizer: Any, frame: Any) -> None:
+        """It steps, or was to: what it holds is to be trained."""
         for parameter in parameters_of(optimizer):
             self.held.add(id(parameter))
             if parameter.grad is not None:

@@ -175,10 +175,10 @@ def _shared(shared: refusals.Shared, refusal: refusals.Refusal) -> Iterator[ask.
     if is_carried(shared):
         if shared.made is not None and has(shared.made.op, Trait.CLAMPS):
             yield ask.ProjectLeaf(shared.made)
-        if shared.made is not None and shared.made.view:  # a part, which is taken to be kept
-            yield ask.DetachMade(shared.made)
         # One of several under a key is read by one line as the others are.
         if shared.used is not None and any(one.name.endswith("]") for one in shared.carried):
+            if shared.made is not None and shared.made.view:  # a part, which is taken to be kept
+                yield ask.DetachMade(shared.made)
             yield ask.DetachRead(shared.used)
         for one in shared.carried:
             yield ask.DetachCarried(one, emptied=one.parts == "list" and one.kept)
