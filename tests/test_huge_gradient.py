@@ -375,3 +375,30 @@ def test_a_divisor_that_crosses_0_is_told_where_the_loss_leaps(tmp_path):
 
 def test_a_divisor_that_crosses_0_far_enough_from_it_is_left_alone(tmp_path):
     assert not loud(HEAD + POLE.format(near=0.05))
+
+
+OUTLIER = """\
+import torch
+torch.manual_seed(0)
+net = torch.nn.Sequential(torch.nn.Linear(4, 16), torch.nn.ReLU(), torch.nn.Linear(16, 1))
+optimizer = torch.optim.Adam(net.parameters(), lr=1e-3)
+for step in range(30):
+    x, y = torch.randn(16, 4), torch.randn(16, 1)
+    if step == 21:
+        x[3, 2] = {value}
+    loss = (net(x) - y).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_a_sample_that_is_far_too_large_is_told_where_it_is_read(tmp_path):
+    (found,) = diagnosed_text(OUTLIER.format(value="4e6"), tmp_path).findings
+
+    assert (found.rule, found.severity, found.location.line) == ("GS406", "error", 9)
+    assert (found.phase, found.step) == ("data", 21)
+
+
+def test_a_sample_that_is_ten_times_as_large_is_data_like_any_other(tmp_path):
+    assert diagnosed_text(OUTLIER.format(value="40.0"), tmp_path).findings == ()

@@ -30,6 +30,8 @@ from gradscope.rules.reading.growths import (
     is_clipped,
     is_huge,
     is_near_pole,
+    losses_around,
+    outlying,
 )
 from gradscope.rules.rule import Rule
 from gradscope.rules.wording import phrases
@@ -43,7 +45,8 @@ class HugeGradient(Rule):
     Finds an op whose backward multiplies a finite gradient by far more than its other elements,
     its earlier steps and the units of its values explain: it stands next to a point where its
     slope is infinite, and an epsilon alone keeps it off. `F.normalize` of a vector of zeros divides
-    by 1e-12, `sqrt(x + 1e-12)` has slope 5e5 at 0, `1 / (x + 1e-8)` has slope 1e16.
+    by 1e-12, `sqrt(x + 1e-12)` has slope 5e5 at 0, `1 / (x + 1e-8)` has slope 1e16. And a step
+    whose data are 10,000 times as large as what was read before, where the loss leaps.
 
     ## Why is this bad?
     Nothing is NaN, and the loss looks well. But the gradient of every weight below is that of the
@@ -80,6 +83,29 @@ class HugeGradient(Rule):
             if (broken is None or leap.step < broken) and place not in seen and len(seen) < MOST:
                 seen.add(place)
                 yield self._about(leap, magnitudes, crosses=crosses)
+        outlier = outlying(magnitudes.leaps, trace.steps) if not seen and broken is None else None
+        if outlier is not None:
+            yield self._about_data(outlier, trace)
+
+    def _about_data(self, leap: Leap, trace: Trace) -> Finding:
+        op, largest = phrases.spelled(leap.call.op), text_of(leap.explained, 3)
+        before, loss = losses_around(leap.step, trace.steps)
+        leapt = f"the loss leaps from {text_of(before, 3)} to {text_of(loss, 3)}"
+        return self.found(
+            f"`{op}` is given numbers up to {largest} at step {leap.step}, and {leapt}",
+            f"Up to then what it read gave slopes of at most {text_of(leap.earlier or 0.0, 3)}: the"
+            " numbers themselves are others, and no op makes them so large. A column that was"
+            " constant where its spread was measured does so, or one sample of another unit.",
+            leap.call,
+            severity=Severity.ERROR,
+            phase=Phase.DATA,
+            step=leap.step,
+            label=f"reads up to {largest}",
+            evidence=measurements.fields_of(leap, "explained", "earlier", "leaf", "norm"),
+            numbers=(f"gradient of `{leap.leaf}` has norm {text_of(leap.norm, 4)}",),
+            symptoms=(Symptom(Trouble.HUGE, Subject.GRADIENT, leap.step, leap.leaf),),
+            fixes=(_OF_USUAL_SIZE,),
+        )
 
     def _about(self, leap: Leap, magnitudes: Magnitudes, *, crosses: bool) -> Finding:
         steep = leap.steep
@@ -120,6 +146,12 @@ class HugeGradient(Rule):
         )
 
 
+_OF_USUAL_SIZE = Fix(
+    "data",
+    "bring it to the size of what was read before: divide by a spread that is not 0, or leave it"
+    " out",
+    "unsafe",
+)
 _CROSSES = (
     ". The divisor {lies}: on its way from one to the other it passes the pole of the quotient,"
     " where the loss leaps."

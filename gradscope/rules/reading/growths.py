@@ -197,3 +197,20 @@ def faded(usage: Usage, steps: Sequence[Step]) -> Faded | None:
         return None
     last = norms[[*norms][-1]]
     return Faded(usage, flat, usual, last, small[0], (losses[0], losses[-1]))
+
+
+def losses_around(step: int, steps: Sequence[Step]) -> tuple[float, float]:
+    """The largest finite loss before a step, in size, and the one of the step."""
+    *before, last = [abs(one.loss or 0.0) for one in steps[: step + 1]] or [0.0]
+    return max(filter(math.isfinite, before), default=0.0), last
+
+
+def outlying(leaps: Sequence[Leap], steps: Sequence[Step]) -> Leap | None:
+    """The first op of a step that reads far larger numbers than in any before it, where the loss
+    leaps with them: no op before it has made them."""
+    at = min((one.step for one in leaps), default=0)
+    own = (one for one in leaps if one.step == at)
+    first = min(own, key=lambda one: one.call.seq or 0, default=None)
+    if first is None or not first.steep.own or not first.earlier or not _leapt(at, steps):
+        return None
+    return first if first.explained >= cutoffs.HUGE * first.earlier else None
