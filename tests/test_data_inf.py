@@ -1,11 +1,13 @@
 """An inf in an array: meant as a mask or a distance, bad data once weights multiply it."""
 
 import json
+import math
 import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
+from corpus import diagnosed_text
 
 from gradscope.config import Config
 from gradscope.facts import Finding
@@ -84,3 +86,25 @@ def test_python_shows_its_warnings_as_before():
             np.log(np.zeros(1))
 
     assert warnings.showwarning is before
+
+
+LATE = """\
+import math
+import torch
+w = torch.nn.Parameter(torch.ones(3))
+for step in range(9):
+    for _ in range(60):
+        torch.zeros(1).log()
+    far = torch.tensor(math.inf if step == 8 else 2.0)
+    a, b = far + 1.0, w.square().sum() + 1.0
+    loss = a / (a + b)
+    loss.backward()
+    w.grad = None
+"""
+
+
+def test_an_inf_is_told_after_many_that_did_no_harm(tmp_path):
+    (found,) = diagnosed_text(LATE, tmp_path).findings
+
+    assert (found.rule, found.location.line) == ("GS103", 9)
+    assert found.evidence["operands"] == {"self": math.inf, "other": math.inf}

@@ -7,6 +7,7 @@ Runs only near non-finite values, so it may count, compare and copy; the healthy
 import functools
 import itertools
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -23,7 +24,7 @@ from gradscope.record.graph import node_name
 from gradscope.record.journal import UNRESOLVED, Note, Raw
 from gradscope.record.oprun import NodeOps, OpRun, StainedInput, among, flatten
 
-_DETAILED = 200  # events measured in full a run: the first ones are those that people ask about
+_DETAILED = 200  # events measured in full a step: the first ones are those that people ask about
 _FILL_LIMIT = 1_000_000  # elements of uninitialised memory that are worth filling
 _NOT_FILLED = NotChecked(
     "whether memory is read that nothing was written to",
@@ -45,7 +46,7 @@ class Examiner:
         self.on_bad_result = on_bad_result  # told the event, and the tensors that the op wrote
         self.on_truths = on_truths  # told of an op on bad values that gives no number
         self.origins = Origins(context)
-        self.detailed = 0
+        self._detailed = Counter[int]()  # by step: those of a step may do no harm, time and again
         self.not_checked: dict[NotChecked, None] = {}  # in order
 
     def examine(self, op: OpRun) -> None:
@@ -153,10 +154,10 @@ class Examiner:
         values: torch.Tensor,
     ) -> None:
         unintended = raw.fact.kind in (Kind.BIRTH, Kind.REVIVAL, Kind.SOURCE)
-        if (
-            unintended or (raw.fact.kind is Kind.CONSTANT and not raw.intended)
-        ) and self.detailed < _DETAILED:
-            self.detailed += 1
+        is_asked = unintended or (raw.fact.kind is Kind.CONSTANT and not raw.intended)
+        step = self.context.step
+        if is_asked and self._detailed[step] < _DETAILED:
+            self._detailed[step] += 1
             old = {id(written[0]): op.before} if op.before is not None and written else {}
             measure.describe(raw, op, old, output, self.context)
         elif raw.fact.kind is Kind.CONSTANT:

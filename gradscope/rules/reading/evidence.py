@@ -166,8 +166,11 @@ def infinite_operands(event: Event) -> tuple[Operand, ...]:
 
 
 def is_fed_finite(event: Event) -> bool:
-    """True where every operand was finite, at the bad element where that was measured."""
+    """True where every operand was finite, at the bad element where that was measured; of what read
+    bad values, and was not measured, nobody knows."""
     numbers = (*event.values().values(), event.grad_output or 0.0)
+    if event.sources and not event.inputs:
+        return False
     return not infinite_operands(event) and all(map(math.isfinite, numbers))
 
 
