@@ -8,6 +8,7 @@ unnoticed, and backward computes with values that the forward pass never had.
 from __future__ import annotations
 
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import torch
 
@@ -67,7 +68,7 @@ class Overwrites:
         self._context = context
         self._writes: Memories[tuple[Noted, _Layout]] = Memories()
         # What a custom Function keeps on its ctx, with the last write into each until then.
-        self._kept: dict[Any, dict[int | None, tuple[Noted, _Layout] | None]] = {}
+        self._kept = WeakKeyDictionary[Any, dict[int | None, tuple[Noted, _Layout] | None]]()
 
     def note(self, noted: Noted, tensor: torch.Tensor) -> None:
         """A write outside of backward, by an op that the user's own code calls. What requires grad
@@ -97,7 +98,8 @@ class Overwrites:
             write, layout = self._writes.of(tensor) or (None, None)
             if write is None or layout is None:
                 continue
-            key, kept = storage_key(tensor), self._kept.get(running.node, {})
+            is_custom = hasattr(running.node, "_forward_cls")  # no other one takes weak references
+            key, kept = storage_key(tensor), self._kept.get(running.node, {}) if is_custom else {}
             if key in kept:
                 before = kept[key]
                 if (before is None or before[0] is not write) and layout.meets(_Layout.of(tensor)):
