@@ -17,8 +17,8 @@ KEEPS = """\
 class Gate(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):
-        ctx.mask = buffer
         buffer.copy_(x > 0.5)
+        ctx.mask = buffer
         return x * buffer
 
     @staticmethod
@@ -38,7 +38,7 @@ WRONG = {
     "the columns that it reads": (
         "y = x[:, :2] * buffer[:, 1:]\nbuffer.data[..., 1] = 3.0\ny.sum().backward()", "mul", 7),
     "what a Function keeps": (
-        f"{KEEPS}y = Gate.apply(x) + Gate.apply(-x)\ny.square().sum().backward()", "Gate", 9),
+        f"{KEEPS}y = Gate.apply(x) + Gate.apply(-x)\ny.square().sum().backward()", "Gate", 10),
     "the second step": (
         "for step in range(2):\n    y = x.exp()\n    if step:\n        y.data.clamp_(max=1)\n"
         "    y.sum().backward()", "exp", 9),

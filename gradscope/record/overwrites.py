@@ -125,7 +125,8 @@ class Overwrites:
         note = self._context.journal.call_of(seq)
         if note is not None and (held is not None or note.custom is None):
             name, place = node_name(node), resolve(*write.site[0])
-            kept = next((key for key, one in vars(node).items() if one is held), "")
+            attributes = vars(node) if held is not None else {}
+            kept = next((key for key, one in attributes.items() if one is held), "")
             at = kept_at(node._forward_cls, kept) if kept else None
             call = to_call(note, seq, name)
             self.found.append(Overwrite(step, call, name, write.op, place, kept, at))
