@@ -86,3 +86,33 @@ def test_a_loss_that_is_learnt_to_0_is_right(tmp_path):
     )
 
     assert diagnosed_text(text, tmp_path).findings == ()
+
+
+ROUNDED_LATER = """\
+import torch
+torch.manual_seed(0)
+model = torch.nn.Linear(3, 1)
+x = torch.randn(32, 3)
+y = x.sum(1, keepdim=True)
+for steps, is_rounded in ((20, False), (20, True)):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.02)
+    for step in range(steps):
+        weight = {weight} if is_rounded else model.weight
+        loss = (torch.nn.functional.linear(x, weight, model.bias) - y).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+
+
+def test_weights_that_are_rounded_from_some_step_on_are_told(tmp_path):
+    text = ROUNDED_LATER.format(weight="torch.round(4 * model.weight) / 4")
+    (found,) = diagnosed_text(text, tmp_path).findings
+
+    assert (found.rule, found.location.line) == ("GS403", 9)
+
+
+def test_weights_that_are_rounded_straight_through_are_right(tmp_path):
+    rounded = "model.weight + (torch.round(4 * model.weight) / 4 - model.weight).detach()"
+
+    assert diagnosed_text(ROUNDED_LATER.format(weight=rounded), tmp_path).findings == ()

@@ -33,6 +33,7 @@ from gradscope.rules.reading.missing import (
     NOT_HELD,
     all_trained,
     end_of_learning,
+    flat_by_now,
     is_dead,
     is_mild,
     is_torchs_own,
@@ -256,7 +257,7 @@ def _groups(
     is_at_fault = ending.kind == "stopped" and bool(roots)
     is_broken_off = ending.gave_up or ending.kind == "hung" or is_at_fault
     overflown = () if roots else overflow_behind(trace)[1]  # told by GS204
-    for absence in magnitudes.absences:
+    for absence in (*magnitudes.absences, *flat_by_now(magnitudes)):
         call = absence.call
         by_function = (
             absence.reason is NoGradient.FUNCTION and call is not None and call.op in wrong

@@ -1,7 +1,7 @@
 """Which of the gradients that are missing, or exactly 0, are a fault of the program."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from gradscope.facts import Absence, Event, Kind, Leaf, Limits, Magnitudes, NoGradient, Phase, Trace
 from gradscope.ops.dtypes import finfo
@@ -72,6 +72,17 @@ def _learns_beside(other: Leaf, leaf: Leaf) -> bool:
     was in its place before, as a layer that was replaced, says nothing."""
     both = zip(other.norms, leaf.norms, strict=False)
     return other.owner == leaf.owner and any(one and own is not None for one, own in both)
+
+
+def flat_by_now(magnitudes: Magnitudes) -> Iterator[Absence]:
+    """Of what has learnt, and gets zeros for good from an op that is piecewise constant: weights
+    that are rounded from some step on."""
+    leaves = {one.name: one for one in magnitudes.leaves}
+    for absence in magnitudes.died:
+        known = leaves[absence.leaf].known if absence.leaf in leaves else ()
+        is_over = len(known) > LASTING and not any(known[-LASTING:])
+        if absence.reason is NoGradient.ZERO_OP and absence.trained and is_over:
+            yield absence
 
 
 def overflow_behind(trace: Trace) -> tuple[Event | None, tuple[Absence, ...]]:
