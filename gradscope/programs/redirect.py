@@ -54,13 +54,12 @@ def install(overlay: Overlay) -> None:
     for known in _CAPABILITIES:
         known.update([new for old, new in pairs if old in known])
     taking_over = {id(old): new for old, new in pairs}
-    # What was made before a fork is not looked through otherwise. It is not frozen again: in a copy
-    # of the program that would be its own modules too, which are asked for when it ends.
-    gc.unfreeze()
+    gc.unfreeze()  # what was made before a fork is not looked through otherwise
     for holder in gc.get_referrers(*(old for old, _ in pairs)):
         if isinstance(holder, dict):
             for name in [key for key, value in holder.items() if id(value) in taking_over]:
                 holder[name] = taking_over[id(holder[name])]
+    gc.freeze()
 
 
 def use_temporary(overlay: Overlay) -> None:

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
-from torch.utils.weak import WeakTensorKeyDictionary
 
 from gradscope.facts import Call, Identical, Lone
 from gradscope.ops.traits import Trait, has
@@ -28,14 +27,16 @@ class Units:
         # By id of a weight, and dimension: those whose units are the same, with the first unit as
         # it was at first. They are kept, few as they are, so that nothing else can have the id.
         self._alike: dict[tuple[int, int], tuple[torch.Tensor, torch.Tensor]] = {}
-        self._apart = WeakTensorKeyDictionary()  # dimensions whose units differed: they go on so
+        # By id of a weight, the dimensions whose units differed: they go on so. A weak reference
+        # would be in the way of who swaps tensors.
+        self._apart: dict[int, set[int]] = {}
         self.found: dict[tuple[int, int], Identical] = {}
 
     def after_backward(self, one: BackwardPass) -> None:
         for node in one.above if one.accumulates else ():
             leaf = getattr(node, "variable", None)
             if isinstance(leaf, torch.nn.Parameter) and leaf.dim() > 1:
-                apart = self._apart.setdefault(leaf, set())
+                apart = self._apart.setdefault(id(leaf), set())
                 for dim in {0, 1} - apart:
                     self._look_at(leaf, dim, node, one)
 
@@ -47,7 +48,7 @@ class Units:
             self.found.pop(key, None)
             values = plain(leaf)
             if unit is None and (values is None or bool(values.any())):  # of 0 alone: not yet
-                self._apart[leaf].add(dim)
+                self._apart[id(leaf)].add(dim)
         elif key not in self._alike:
             if len(self._alike) < _MOST:
                 self._alike[key] = leaf, unit

@@ -96,9 +96,11 @@ def follow_functions(
             context.function = outer
         if _sequence_nr() > seq:
             context.journal.calls[seq] = Note(OpInfo(name), user, inner, context.module, name)
-            node = next((one.grad_fn for one in flatten(result) if one.grad_fn is not None), None)
-            if on_run is not None and hasattr(node, "__dict__"):
-                context.shielded(name, on_run, node)
+            with torch._C.DisableTorchFunction():
+                nodes = (one.grad_fn for one in flatten(result))
+                node = next((one for one in nodes if hasattr(one, "_forward_cls")), None)
+                if on_run is not None and node is not None:
+                    context.shielded(name, on_run, node)
         return result
 
     stand_in(stack, torch.autograd.Function, "apply", apply)

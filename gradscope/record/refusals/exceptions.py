@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import copy
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from types import FrameType
@@ -27,6 +28,7 @@ from gradscope.source.tree import parts
 
 _CHAIN = 8  # exceptions that led to the last one
 _SCALED_STEP = torch.amp.GradScaler.step.__code__
+_COPIES = copy.deepcopy.__code__
 _COPYING = torch.Tensor.__deepcopy__.__code__
 _DIFFERENTIATING = (torch.autograd.backward.__code__, torch.autograd.grad.__code__)
 
@@ -35,7 +37,8 @@ _DIFFERENTIATING = (torch.autograd.backward.__code__, torch.autograd.grad.__code
 class Raised:
     """`frames` are the user's, innermost first, with the `places` that they had come to. `nodes`
     are those of the graph of the `roots`, `inputs` what they were to be differentiated by. `making`
-    has the variables of an optimizer's functions, with it; `copied` is what `deepcopy` was at."""
+    has the variables of an optimizer's functions, with it; `copied` is what `deepcopy` was at, and
+    `copied_of` the module that holds it."""
 
     frames: list[FrameType]
     places: list[Location]
@@ -46,6 +49,7 @@ class Raised:
     nodes: Nodes
     making: list[tuple[torch.optim.Optimizer, Mapping[str, Any]]]
     copied: torch.Tensor | None
+    copied_of: torch.nn.Module | None
 
     @classmethod
     def by(cls, error: BaseException, flow: Flow | None, step: int) -> Raised:
@@ -54,6 +58,7 @@ class Raised:
         roots, inputs = list[torch.Tensor](), list[torch.Tensor]()
         making: list[tuple[torch.optim.Optimizer, Mapping[str, Any]]] = []
         copied: torch.Tensor | None = None
+        copied_of: torch.nn.Module | None = None
         for one in links(error.__traceback__):
             frame = one.tb_frame
             if kind_of(frame.f_code) == USER:
@@ -65,10 +70,13 @@ class Raised:
                 inputs = flatten(given.get("inputs"))
             elif frame.f_code is _COPYING:
                 copied = frame.f_locals.get("self")
+            elif frame.f_code is _COPIES:
+                what = frame.f_locals.get("x")
+                copied_of = what if isinstance(what, torch.nn.Module) else copied_of
             elif isinstance(maker := frame.f_locals.get("self"), torch.optim.Optimizer):
                 making.append((maker, frame.f_locals))
         nodes = consumers([root.grad_fn for root in roots if root.grad_fn is not None])
-        return cls(frames, places, roots, inputs, step, flow, nodes, making, copied)
+        return cls(frames, places, roots, inputs, step, flow, nodes, making, copied, copied_of)
 
     @property
     def at(self) -> dict[str, Any]:

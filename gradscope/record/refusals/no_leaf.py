@@ -11,7 +11,6 @@ import torch
 from gradscope.facts import refusals
 from gradscope.record.context import RunContext
 from gradscope.record.definitions import attribute, definition, function_of, span
-from gradscope.record.held import alive
 from gradscope.record.refusals.exceptions import Raised, held, written_at
 from gradscope.source.tree import last_name, parts
 
@@ -49,19 +48,18 @@ def nothing_given(context: RunContext, raised: Raised) -> refusals.NothingGiven 
 
 def copied_with_graph(context: RunContext, raised: Raised) -> refusals.CopiedWithGraph | None:
     """A tensor that a forward has left on its module."""
-    if (tensor := raised.copied) is None:
+    tensor, module = raised.copied, raised.copied_of
+    held = vars(module) if module is not None else {}
+    name = next((key for key, one in held.items() if one is tensor), None)
+    if tensor is None or name is None:
         return None
-    for module in alive(torch.nn.Module):
-        for name, one in vars(module).items():
-            if one is tensor:
-                return refusals.CopiedWithGraph(
-                    **raised.at,
-                    name=context.names.name(tensor, raised.frame) or name,
-                    module=type(module).__name__,
-                    attribute=name,
-                    location=attribute(type(module), name),
-                )
-    return None
+    return refusals.CopiedWithGraph(
+        **raised.at,
+        name=context.names.name(tensor, raised.frame) or name,
+        module=type(module).__name__,
+        attribute=name,
+        location=attribute(type(module), name),
+    )
 
 
 def given_twice(context: RunContext, raised: Raised) -> refusals.GivenTwice | None:
