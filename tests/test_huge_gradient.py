@@ -328,12 +328,14 @@ def test_a_step_that_is_only_watched_is_looked_at_where_its_gradient_leaps(tmp_p
     assert len(report.trace.steps) == 60
 
 
-def test_a_gradient_that_leaps_with_the_loss_is_no_finding(tmp_path):
+def test_a_gradient_that_leaps_with_the_loss_is_that_of_the_data(tmp_path):
     body = "x = torch.randn(64, 8) * (1e5 if step == 7 else 1.0)\nreturn net(x).square().mean()"
 
     report = diagnosed_text(trained(body, MLP), tmp_path)
 
-    assert (report.trace.surged, report.findings) == (7, ())
+    (found,) = report.findings
+    assert (report.trace.surged, report.verdict) == (7, "healthy")
+    assert (found.rule, found.phase, found.severity) == ("GS406", "data", "warning")
 
 
 def test_a_matrix_product_is_no_multiple_of_the_gradient_that_comes_in():
@@ -396,7 +398,7 @@ for step in range(30):
 def test_a_sample_that_is_far_too_large_is_told_where_it_is_read(tmp_path):
     (found,) = diagnosed_text(OUTLIER.format(value="4e6"), tmp_path).findings
 
-    assert (found.rule, found.severity, found.location.line) == ("GS406", "error", 9)
+    assert (found.rule, found.severity, found.location.line) == ("GS406", "warning", 9)
     assert (found.phase, found.step) == ("data", 21)
 
 

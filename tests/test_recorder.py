@@ -1,5 +1,6 @@
 """The recorder on small programs: what it sees, what it leaves alone."""
 
+import gc
 import math
 import random
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from gradscope.record.schema import plain_name, read_schema
 
 
 def record(program: Callable[[], object], **options: object) -> Trace:
+    gc.collect()  # an optimizer, or a scaler, of another test might take the last gradients
     recorder = Observation(**{"keep_going": False, **options})
     ending = Ending("finished")
     try:

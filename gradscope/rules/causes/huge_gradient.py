@@ -97,7 +97,7 @@ class HugeGradient(Rule):
             " numbers themselves are others, and no op makes them so large. A column that was"
             " constant where its spread was measured does so, or one sample of another unit.",
             leap.call,
-            severity=Severity.ERROR,
+            severity=Severity.WARNING,  # the data may be so
             phase=Phase.DATA,
             step=leap.step,
             label=f"reads up to {largest}",
