@@ -3,7 +3,7 @@
 import ast
 import inspect
 import linecache
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from types import CodeType
 from typing import Any, TypeVar
@@ -106,16 +106,21 @@ def attribute(kind: type, name: str) -> Location | None:
     """Where a method of a class of the user's first sets an attribute: to more than a constant, as
     None before there is a value, where one does."""
     codes = (_user_code(one) for owner in kind.__mro__ for one in vars(owner).values())
-    found = [(code, node) for code in codes if code for node in _assignments(code, name)]
-    found.sort(key=lambda one: isinstance(one[1].value, ast.Constant))
+    found = sorted(_set_by(codes, name), key=lambda one: isinstance(one[1].value, ast.Constant))
     return span(*found[0]) if found else None
 
 
 def kept_at(function: Any, name: str) -> Location | None:
     """Where the forward of a custom Function sets an attribute of its ctx."""
     codes = (_user_code(getattr(function, one, None)) for one in ("forward", "setup_context"))
-    found = ((code, node) for code in codes if code for node in _assignments(code, name))
-    return next((span(*one) for one in found), None)
+    return next((span(*one) for one in _set_by(codes, name)), None)
+
+
+def _set_by(
+    codes: Iterable[CodeType | None], name: str
+) -> Iterator[tuple[CodeType, ast.Assign | ast.AnnAssign]]:
+    """The statements that set an attribute of that name, each with the code that it is in."""
+    return ((code, node) for code in codes if code for node in _assignments(code, name))
 
 
 def variable(code: CodeType, name: str) -> Location | None:

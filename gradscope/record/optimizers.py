@@ -135,8 +135,8 @@ def watch_optimizers(
     """Call `before` and `after` around all that an optimizer does in this thread, until `stack`
     ends. The closure that it is given is the program's own work, an ordinary forward and backward.
     `made` is called with each new optimizer and the frame that asked for it, `loaded` with one that
-    has been given a state. Of a `step()` that
-    `coasting` lets go by, that alone is told, when it is over.
+    has been given a state. Of a `step()` that `coasting` lets go by, that alone is told, when it is
+    over.
 
     Torch's hooks are of the whole process. Another thread trains on parameters of its own, and
     reading their gradients from here, while it replaces them, crashes natively.

@@ -1,6 +1,7 @@
 """What is computed once, and has to be for each backward: where it is computed, or read."""
 
 import ast
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain
@@ -13,6 +14,7 @@ from gradscope.repair.write.initial import PARAMETERS
 from gradscope.repair.write.splice import before, commented, whole_lines
 from gradscope.repair.write.statements import block_of, dropped, is_on, lines_of, not_needed
 from gradscope.repair.write.uses import class_of
+from gradscope.source import Source
 from gradscope.source.spans import statement_at
 from gradscope.source.tree import names_in, parts
 
@@ -114,13 +116,18 @@ def _where_read(culprit: Culprit, made: ast.stmt | None) -> Iterator[Candidate]:
     names = (one for one in parts(made.value, ast.Name) if one.id != "self")
     if any(source.nodes.owner(one).node is function for one in names):
         return
-    owner = class_of(source, kept)
-    every = [one for one in source.nodes.every(ast.Attribute) if one.attr == kept.attr]
-    reads = [one for one in every if one is not kept and class_of(source, one) is owner]
-    if owner is not None and reads and len(reads) + 1 == len(every):
+    if reads := _own_reads(source, kept):
         edits = (culprit.replace(one, source.of(made.value)) for one in reads)
         title = f"compute `{source.of(kept)}` wherever it is read"
         yield Candidate(title, (dropped(source, made), *edits))
+
+
+def _own_reads(source: Source, kept: ast.Attribute) -> list[ast.Attribute]:
+    """Where the methods of a class read an attribute that is set once; empty where others do."""
+    owner = class_of(source, kept)
+    others = [one for one in source.nodes.every(ast.Attribute) if one.attr == kept.attr]
+    reads = [one for one in others if one is not kept and class_of(source, one) is owner]
+    return reads if owner is not None and len(reads) + 1 == len(others) else []
 
 
 def _in_its_reader(culprit: Culprit, request: ask.ComputeAnew) -> Iterator[Candidate]:
@@ -138,21 +145,22 @@ def _in_its_reader(culprit: Culprit, request: ask.ComputeAnew) -> Iterator[Candi
             names |= {name.id for name in parts(one, ast.Name) if isinstance(name.ctx, ast.Store)}
     written = [one for made in found if isinstance(made, ast.Assign) for one in made.targets]
     kept = [one for one in written if isinstance(one, ast.Attribute)]
-    owner = class_of(source, kept[0]) if len(kept) == 1 else None
-    if owner is None or len(written) < len(found) or not all(whole_lines(source, o) for o in found):
+    reads = _own_reads(source, kept[0]) if len(kept) == 1 else []
+    if len(written) < len(found) or not all(whole_lines(source, one) for one in found):
         return
-    every = [one for one in source.nodes.every(ast.Attribute) if one.attr == kept[0].attr]
-    reads = [one for one in every if one is not kept[0] and class_of(source, one) is owner]
     readers = {source.nodes.function(one) for one in reads}
     (reader,) = readers if len(readers) == 1 else (None,)
-    if not isinstance(reader, ast.FunctionDef) or reader not in owner.body or reader is function:
+    if not isinstance(reader, ast.FunctionDef) or reader is function:
+        return
+    if source.parents[reader] is not source.parents[function]:
         return
     own = (one for made in found for one in parts(made, ast.Name) if one.id != "self")
     given = {one.id for one in own if source.nodes.owner(one).node is function}
     name = kept[0].attr
-    if len(reads) + 1 < len(every) or given - names or (names | {name}) & names_in(reader):
+    if given - names or (names | {name}) & names_in(reader):
         return
-    texts = [commented(source, made).replace(source.of(kept[0]), name) for made in found]
+    whole = re.compile(rf"{re.escape(source.of(kept[0]))}(?!\w)")
+    texts = [whole.sub(name, commented(source, made)) for made in found]
     first = reader.body[bool(ast.get_docstring(reader))]
     edits = (source.replaced(one, name) for one in reads)
     title = f"compute `{source.of(kept[0])}` in `{reader.name}`, where it is read"

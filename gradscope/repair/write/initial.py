@@ -83,11 +83,8 @@ def _first_of_loop(
     around = (one for one in ancestors(source, node) if isinstance(one, ast.For))
     loop = next((one for one in around if source.of(one.target) == weight), None)
     both: Sequence[ast.expr] = getattr(loop.iter, "elts", ()) if loop is not None else ()
-    init = culprit.names.spell("torch.nn.init.x")
-    if len(both) != 2 or init is None:
-        return ()
-    text = init.removesuffix("x") + template.format(source.of(both[0]))
-    return after(source, loop, text)
+    text = _by_init(culprit, template, source.of(both[0])) if len(both) == 2 else None
+    return after(source, loop, text) if text is not None else ()
 
 
 def at_random(culprit: Culprit, request: ask.DrawWeights) -> Iterator[Candidate]:
@@ -200,13 +197,18 @@ def _drawn(culprit: Culprit, value: ast.expr, makers: Container[str]) -> str | N
 def _filled(
     culprit: Culprit, node: ast.expr, weight: str, may_be_vector: bool, template: str
 ) -> Edit | None:
-    init = culprit.names.spell("torch.nn.init.x")
-    if init is None:
+    text = _by_init(culprit, template, weight)
+    if text is None:
         return None
-    text = init.removesuffix("x") + template.format(weight, _TANH_GAIN)
     if may_be_vector:  # which has no fan, and keeps what it was filled with
         text = f"{text} if {weight}.dim() > 1 else {culprit.source.of(node)}"
     return culprit.replace(node, text)
+
+
+def _by_init(culprit: Culprit, template: str, weight: str) -> str | None:
+    """The call of a function of `nn.init`, as the file can spell it; None where it cannot."""
+    init = culprit.names.spell("torch.nn.init.x")
+    return init and init.removesuffix("x") + template.format(weight, _TANH_GAIN)
 
 
 def _steeper(culprit: Culprit) -> Iterator[Candidate]:

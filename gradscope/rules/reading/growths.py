@@ -142,9 +142,15 @@ def is_near_pole(leap: Leap, steps: Sequence[Step]) -> bool:
 
 def _leapt(at: int, steps: Sequence[Step]) -> bool:
     """Whether the loss of a step is far beyond all before it, which were more than a few."""
+    before, loss = _losses_until(at, steps)
+    return len(before) >= cutoffs.FEWEST and loss >= cutoffs.LEAP * max(before)
+
+
+def _losses_until(at: int, steps: Sequence[Step]) -> tuple[list[float], float]:
+    """The sizes of the finite losses before a step, and of the one of the step; 0 without one."""
     losses = {one.index: abs(one.loss) for one in steps if one.loss is not None}
     before = [loss for index, loss in losses.items() if index < at and math.isfinite(loss)]
-    return len(before) >= cutoffs.FEWEST and losses.get(at, 0.0) >= cutoffs.LEAP * max(before)
+    return before, losses.get(at, 0.0)
 
 
 def _times(leap: Leap) -> float:
@@ -201,8 +207,8 @@ def faded(usage: Usage, steps: Sequence[Step]) -> Faded | None:
 
 def losses_around(step: int, steps: Sequence[Step]) -> tuple[float, float]:
     """The largest finite loss before a step, in size, and the one of the step."""
-    *before, last = [abs(one.loss or 0.0) for one in steps[: step + 1]] or [0.0]
-    return max(filter(math.isfinite, before), default=0.0), last
+    before, loss = _losses_until(step, steps)
+    return max(before, default=0.0), loss
 
 
 def outlying(leaps: Sequence[Leap], steps: Sequence[Step]) -> Leap | None:
