@@ -71,6 +71,38 @@ def test_without_copy_in_the_file_the_values_are_cloned(tmp_path):
     )
 
 
+SYNC = "net.load_state_dict(other.state_dict())\n"
+THROWN_BACK = {
+    "each time": "for _ in range(4):\n    train(3)\n    " + SYNC,
+    "after many steps": "for _ in range(60):\n    train(3)\n    " + SYNC,
+}
+MOVED = {
+    "the best, at the end": "train(3)\n" + SYNC + "train(3)\n" + SYNC,
+    "an average": "for _ in range(4):\n    train(3)\n    for a, b in zip(other.parameters(),"
+    " net.parameters()):\n        a.data.lerp_(b.data, 0.5)\n    " + SYNC,
+    "the other way": "for _ in range(4):\n    train(3)\n"
+    "    other.load_state_dict(net.state_dict())\n",
+    "a new start each time": "for _ in range(4):\n"
+    "    opt = torch.optim.SGD(net.parameters(), lr=0.1)\n    train(3)\n    " + SYNC,
+}
+
+
+@pytest.mark.parametrize("rest", THROWN_BACK.values(), ids=THROWN_BACK)
+@pytest.mark.long
+def test_weights_that_nobody_trains_are_loaded_over_those_that_are(rest, tmp_path):
+    (found,) = diagnosed_text(TRAINING + rest, tmp_path, verify=True).findings
+
+    assert (found.rule, found.severity) == ("GS407", "warning")
+    assert found.location.line == (TRAINING + rest).count("\n")
+    assert found.fixes[0].verified
+    assert "+    other.load_state_dict(net.state_dict())" in found.fixes[0].patch
+
+
+@pytest.mark.parametrize("rest", MOVED.values(), ids=MOVED)
+def test_one_that_follows_or_is_gone_back_to_is_not_told(rest, tmp_path):
+    assert not diagnosed_text(TRAINING + rest, tmp_path).findings
+
+
 ODD = """import traceback
 import torch
 

@@ -11,7 +11,7 @@ from gradscope.dataclass import dataclass
 from gradscope.facts.events import Leap
 from gradscope.facts.functions import OwnBackward
 from gradscope.facts.places import Call, Location
-from gradscope.facts.usage import ModeKept, Reload, ScaledUpdate, UnreadFlag, Usage
+from gradscope.facts.usage import ModeKept, Reload, ScaledUpdate, Undoing, UnreadFlag, Usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,6 +337,7 @@ class Magnitudes:
     own_backwards: tuple[OwnBackward, ...] = ()  # of modules, that nobody called
     modes: tuple[ModeKept, ...] = ()  # that models were left in
     reloads: tuple[Reload, ...] = ()  # of states that are no copies
+    undoings: tuple[Undoing, ...] = ()
     unread_flags: tuple[UnreadFlag, ...] = ()
     depth: Depth | None = None  # of the last step whose forward pass was watched
 

@@ -160,6 +160,20 @@ class Reload:
 
 
 @dataclass(frozen=True, slots=True)
+class Undoing:
+    """The weights of a module `source`, which no one has changed meanwhile, that were loaded into
+    the module `model` again and again, and have undone `times` times what `optimizer` had done
+    since the time before; `step` is the pass by which it shows."""
+
+    model: str
+    source: str
+    times: int
+    optimizer: str
+    step: int
+    loaded_at: Location | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class UnreadFlag:
     """`requires_grad` that was set to `value` where torch does not read it: as an `attribute` of
     parameters, `held` by their names, that is spelled otherwise, or as one `of_module`. `trained`:

@@ -202,6 +202,10 @@ class CopyState(Request):
     """Keep a copy of a module's state, where references to its parameters are kept."""
 
 
+class LoadOtherWay(Request):
+    """Load the weights that are trained into the module that they were overwritten with."""
+
+
 class ClipNorm(Request):
     """Clip the total gradient norm before each step, to `max_norm` where a healthy one is known."""
 

@@ -155,6 +155,10 @@ class Usages:
             if updates[key]:
                 account.note_coasted(passed.passes, updates[key], step)
 
+    def account_of(self, parameter: Any) -> Account | None:
+        """That of the first optimizer that holds it."""
+        return next((one for one in self._open if id(parameter) in one.held), None)
+
     @property
     def _open(self) -> list[Account]:
         return [one for one in self._accounts.values() if one.optimizer() is not None]

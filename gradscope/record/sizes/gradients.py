@@ -84,7 +84,7 @@ class Sizes:
         self._stack = ExitStack()
         self._own_backwards = OwnBackwards(self._stack, names)
         self._modes = TrainingModes(context)
-        self._reloads = Reloads(context)
+        self._reloads = Reloads(context, self.usages)
         self._not_checked: tuple[NotChecked, ...] = ()
 
     def begin(self, stack: ExitStack, thread: int, dispatch: Dispatch) -> None:
@@ -391,6 +391,7 @@ class Sizes:
             own_backwards=self._own_backwards.facts(),
             modes=self._modes.facts(self.updates.trained.keys(), self.names.modules),
             reloads=self._reloads.facts(),
+            undoings=tuple(self._reloads.undoings()),
             unread_flags=unread_flags(self.names, self.updates.held, self.usages.files),
             depth=self._depth,
         )

@@ -1,30 +1,54 @@
 """States of modules that are loaded again: what `state_dict()` gives refers to the parameters, so
-that loading it restores nothing of what training has changed since."""
+that loading it restores nothing of what training has changed since. And states of a module that
+nobody trains, which throw one that is trained back again and again."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import nn
 
-from gradscope.facts import Reload
+from gradscope.facts import Reload, Undoing
 from gradscope.record.context import RunContext, shielded
 from gradscope.record.sites import Site, note_site, place_of
+from gradscope.record.sizes.account import Account
+from gradscope.record.sizes.accounts import Usages
 from gradscope.record.sizes.leaves import has_memory
 from gradscope.record.stand_ins import is_elsewhere, stand_in, without_us
 
 _MOST = 100_000  # tensors whose states are remembered
+_OFTEN = 2  # times that the same weights undo what was learnt: best ones may be gone back to once
+
+_SAMPLED = 8  # weights, and elements of each
+
+
+@dataclass(slots=True)
+class _Again:
+    """One module's weights, of which a few are known, that are loaded into another one, which an
+    optimizer holds. `times` counts those before which that had been trained since the one before.
+    """
+
+    weights: list[float]
+    source: str
+    model: str
+    account: Account
+    times: int = 0
+    step: int = 0
 
 
 class Reloads:
     """Told of each `state_dict()` and `load_state_dict()`, of a whole module each."""
 
-    def __init__(self, context: RunContext) -> None:
+    def __init__(self, context: RunContext, usages: Usages) -> None:
         self._context = context
+        self._usages = usages
         # By the identity of a tensor in a state: after how many passes it was taken, and where.
         self._taken: dict[int, tuple[int, Site]] = {}
+        self._last: tuple[str, int] = "", 0  # module whose state was taken last, and its tensors
+        self._again: dict[Site, _Again] = {}  # by the place that loads
         self._within = False  # a call for a module calls itself for those in it
         self._found: dict[Site, Reload] = {}  # by the place that loads
 
@@ -43,7 +67,7 @@ class Reloads:
                 self._within = False
             if isinstance(state, Mapping):
                 with shielded(self._context):
-                    self._note_taken(state, note_site(sys._getframe(1))[0])
+                    self._note_taken(one, state, note_site(sys._getframe(1))[0])
             return state
 
         def load_state_dict(one: Any, state: Any, *args: Any, **kwargs: Any) -> Any:
@@ -56,7 +80,8 @@ class Reloads:
         stand_in(stack, nn.Module, "state_dict", state_dict)
         stand_in(stack, nn.Module, "load_state_dict", load_state_dict)
 
-    def _note_taken(self, state: Mapping[Any, Any], site: Site) -> None:
+    def _note_taken(self, module: nn.Module, state: Mapping[Any, Any], site: Site) -> None:
+        self._last = self._named(module), id(state)
         if len(self._taken) > _MOST:
             self._taken.clear()
         for value in state.values():
@@ -70,17 +95,59 @@ class Reloads:
         taken, place = min(
             (self._taken.get(id(one), (-1, ())) for _, one in given), default=(-1, ())
         )
+        if given and self._last[1] == id(state) and taken == self._context.step:
+            self._note_again(module, given, site)
         if taken < 0 or taken == self._context.step or not all(_is_same(*both) for both in given):
             return
-        name = self._context.names.modules.get(id(module)) or type(module).__name__
         passes = self._context.step - taken
         self._found.setdefault(
             site,
-            Reload(name, len(given), passes, self._context.step, place_of(place), place_of(site)),
+            Reload(
+                self._named(module),
+                len(given),
+                passes,
+                self._context.step,
+                place_of(place),
+                place_of(site),
+            ),
         )
+
+    def _note_again(self, module: nn.Module, given: list[tuple[Any, Any]], site: Site) -> None:
+        """Of a state that was taken right before, of another module."""
+        account = self._usages.account_of(given[0][0])
+        if account is None or not all(has_memory(one) for both in given for one in both):
+            return
+        # Not by their versions: what is written by `.data` has none.
+        own, weights = (_sample(one) for one in zip(*given, strict=True))
+        known = self._again.get(site)
+        if known is None or known.weights != weights or known.account is not account:
+            both = self._last[0], self._named(module)
+            self._again[site] = _Again(weights, *both, account)
+        elif own != weights:
+            known.times += 1
+            if known.times == _OFTEN:
+                known.step = self._context.step
+
+    def _named(self, module: nn.Module) -> str:
+        return self._context.names.modules.get(id(module)) or type(module).__name__
+
+    def undoings(self) -> Iterator[Undoing]:
+        for site, one in self._again.items():
+            if one.times >= _OFTEN:
+                optimizer = one.account.name
+                yield Undoing(one.model, one.source, one.times, optimizer, one.step, place_of(site))
 
     def facts(self) -> tuple[Reload, ...]:
         return tuple(self._found.values())
+
+
+def _sample(weights: Sequence[torch.Tensor]) -> list[float]:
+    """A few elements of the first ones."""
+    return [
+        float(element)
+        for one in weights[:_SAMPLED]
+        for element in one.detach().flatten()[:_SAMPLED].tolist()
+    ]
 
 
 def _is_same(own: Any, given: Any) -> bool:

@@ -168,6 +168,7 @@ BY_FIELDS: Mapping[type[ask.Request], Callable[[Culprit, Any], Ways]] = {
     ask.AverageOnce: stepping.averaged_once,
     ask.SetMode: training.set_mode,
     ask.CopyState: training.copied,
+    ask.LoadOtherWay: training.swapped,
     ask.StepAfterBackward: cycles.stepped,
     ask.ClearAfterStep: cycles.cleared_late,
     ask.StepWhereCleared: cycles.stepped_late,

@@ -258,6 +258,17 @@ def copied(culprit: Culprit, request: ask.CopyState) -> Ways:
     yield (culprit.replace(whole if is_shallow and isinstance(whole, ast.expr) else call, text),)
 
 
+def swapped(culprit: Culprit, request: ask.LoadOtherWay) -> Ways:
+    """`a.load_state_dict(b.state_dict())` with `a` and `b` in each other's place."""
+    match culprit.call:
+        case ast.Call(
+            func=ast.Attribute(value=into, attr="load_state_dict"),
+            args=[ast.Call(func=ast.Attribute(value=of, attr="state_dict")), *_],
+        ):
+            texts = map(culprit.text, (of, into))
+            yield tuple(culprit.replace(a, b) for a, b in zip((into, of), texts, strict=True))
+
+
 def _mode_set(
     culprit: Culprit, here: Sequence[Location], there: Sequence[Location], mode: str
 ) -> tuple[Edit, ...]:

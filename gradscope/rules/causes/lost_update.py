@@ -15,6 +15,7 @@ from gradscope.facts import (
     Symptom,
     Trace,
     Trouble,
+    Undoing,
     plural,
     text_of,
 )
@@ -36,7 +37,8 @@ class LostUpdate(Rule):
     parameters, gradients are cleared before a step, the learning rate is 0 or a schedule has
     brought it there, or multiplies it by itself, a clipping bound cuts the gradients down to
     almost nothing, half precision rounds the step away, gradients are so large that what a step is
-    divided by becomes inf, an update by hand goes to a name and to no parameter. Also gradients
+    divided by becomes inf, an update by hand goes to a name and to no parameter, the weights of a
+    module that nobody trains are loaded over those that are. Also gradients
     that several steps use, since they are cleared too seldom. Parameters that get a gradient beside
     those that an optimizer holds, and that none holds, are noted, and told where its groups are
     a split of all parameters, which fits none of them.
@@ -71,6 +73,7 @@ class LostUpdate(Rule):
         if not roots:
             yield from map(self._about, losses(trace, trace.magnitudes))
             yield from self._unwritten(trace)
+            yield from map(self._undone, trace.magnitudes.undoings)
 
     def _unwritten(self, trace: Trace) -> Iterator[Finding]:
         """An update, by hand or of an optimizer that the program defines, that no parameter gets to
@@ -105,6 +108,23 @@ class LostUpdate(Rule):
             label="no parameter is written",
             symptoms=symptoms(Trouble.UNCHANGED, Subject.PARAMETER, step, named),
             fixes=(ask.UpdateInPlace(),),
+        )
+
+    def _undone(self, one: Undoing) -> Finding:
+        return self.found(
+            f"the updates of `{one.model}` are thrown away: it is given the weights of"
+            f" `{one.source}` again and again",
+            f"{plural(one.times, 'time')} that has undone what `{one.optimizer}` had done since the"
+            f" time before: nobody has changed `{one.source}` meanwhile. A target network is to"
+            " follow the one that is trained, and not the other way round.",
+            severity=Severity.WARNING,
+            phase=Phase.OPTIMIZER,
+            step=one.step,
+            op="load_state_dict",
+            location=one.loaded_at,
+            label="overwrites what was learnt",
+            evidence=measurements.fields_of(one, "times", "optimizer"),
+            fixes=(ask.LoadOtherWay(),),
         )
 
     def _about(self, lost: Lost) -> Finding:

@@ -307,6 +307,10 @@ _WORDS: Mapping[type[ask.Request], _Words] = {
     ask.LogTarget: ("stable-op", "tell the loss that its target is a logarithm", "log_target=True"),
     ask.KeepAsList: _graph("keep the parameters in a list", "list(model.parameters())"),
     ask.SetFlag: _graph("set `requires_grad` of the parameters themselves"),
+    ask.LoadOtherWay: _graph(
+        "load the trained weights into the other module",
+        "target.load_state_dict(online.state_dict())",
+    ),
     ask.CopyState: _graph("keep a copy of the state", "copy.deepcopy(model.state_dict())"),
     ask.ClipNorm: (
         "clip-norm",
