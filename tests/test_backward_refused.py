@@ -888,6 +888,14 @@ OTHERS = {
         for points in torch.utils.data.DataLoader(torch.randn(6, 3), 3):
             slope(points)
     """,
+    "copies of the columns": """
+        points = torch.rand(6, 3)
+        t = points[:, :1].clone().requires_grad_()
+        s = points[:, 1:].clone().requires_grad_()
+        - value = net(points)  # <-
+        + value = net(torch.cat([t, s], dim=-1))  # <-
+        torch.autograd.grad(value.sum(), t)
+    """,
     "unused": """
         z = torch.zeros(3, requires_grad=True)
         value = net(x).sum()

@@ -22,7 +22,7 @@ torch.manual_seed(0)
 KERNEL = """\
 x = torch.randn(6, 2, requires_grad=True)
 opt = torch.optim.Adam([x], lr=0.1)
-for step in range(14):
+for step in range(60):
     k = torch.exp(-torch.cdist(x, x).square() / {})
     half = torch.linalg.cholesky(k)
     loss = half.diagonal().log().sum() + x.square().sum()

@@ -145,14 +145,15 @@ class NotUsed(Refusal):
     """`torch.autograd.grad` was asked for the gradient of `name`, on which the result does not
     depend. `reason` is as in `WithoutGraph`, None where nothing was cut, leafless where it does
     not require a gradient itself. `instead` is the one leaf, other than parameters, on which it
-    does depend; `read` the op that read its memory by another tensor, as the one that it is a view
-    of, and `location` where the function that asks called that. `original`: what `name` was
-    computed from, and `read` has read in its place.
+    does depend; `read` the op that read the tensor that it is a view of, or, `copied`, a copy, and
+    `location` where the function that asks called that. `original`: what `name` was computed from,
+    and `read` has read in its place.
     """
 
     name: str
     instead: str = ""
     read: Call | None = None
+    copied: bool = False
     original: str = ""
     reason: NoGradient | None = None
     call: Call | None = None

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from gradscope.facts import Call, Location, NoGradient, refusals
+from gradscope.facts import Location, NoGradient, refusals
 from gradscope.record import graph
 from gradscope.record.context import RunContext
 from gradscope.record.definitions import (
@@ -25,9 +25,9 @@ from gradscope.record.definitions import (
     switched_off_at,
 )
 from gradscope.record.events.provenance import storage_key
-from gradscope.record.graph import consumers, is_older, leaf_ids, up, withheld
+from gradscope.record.graph import consumers, leaf_ids, up, withheld
 from gradscope.record.held import alive, variables
-from gradscope.record.refusals import no_leaf, steps
+from gradscope.record.refusals import no_leaf, passed_over, steps
 from gradscope.record.refusals.exceptions import (
     Raised,
     chain,
@@ -310,40 +310,9 @@ class _Inquiry:
             instead = self._name(others[0], raised) if len(others) == 1 else ""
             cut = self._cut(raised.roots, raised)
             is_cut = cut["reason"] not in (NoGradient.FROZEN, NoGradient.LEAFLESS)
-            if not is_cut and (read := self._reader(one, raised)) is not None:
-                places = {(place.file, place.function) for place in raised.places}
-                frames = (at for at in read.frames if (at.file, at.function) in places)
-                location = next(frames, read.location)
-                return replace(found, instead=instead, read=read, location=location)
-            if not is_cut and (old := self._passed_over(one, raised)) is not None:
-                return replace(found, original=old[0], read=old[1], location=old[1].location)
-            return replace(found, instead=instead, **(cut if is_cut else {}))
-        return None
-
-    def _passed_over(self, tensor: torch.Tensor, raised: Raised) -> tuple[str, Call] | None:
-        """The leaf of its shape that a tensor was computed from, and the call that has read that
-        since: as where a module reads its own weight and not the updated one that it was given."""
-        if (made := tensor.grad_fn) is None:
-            return None
-        for node in consumers([made]):
-            leaf = getattr(node, "variable", None)
-            if leaf is not None and leaf.shape == tensor.shape and node in raised.nodes:
-                since = [
-                    one for one in raised.nodes[node] if not is_older(one, made._sequence_nr())
-                ]
-                call = self.context.call(since[0]) if since else None
-                if call is not None and call.location is not None:
-                    return self._name(leaf, raised), call
-        return None
-
-    def _reader(self, tensor: torch.Tensor, raised: Raised) -> Call | None:
-        """The first op of the graph that has saved another tensor with the memory of this one."""
-        if (key := storage_key(tensor)) is None:
-            return None
-        for node in sorted(raised.nodes, key=lambda one: one._sequence_nr()):
-            kept = (graph.saved(node, role) for role in graph.roles(node))
-            if key in (storage_key(one) for one in kept if one is not None):
-                return self.context.call(node)
+            if is_cut:
+                return replace(found, instead=instead, **cut)
+            return passed_over.told(self.context, raised, one, found, instead)
         return None
 
     def _made_at(self, tensor: torch.Tensor, raised: Raised) -> Location | None:

@@ -182,6 +182,13 @@ _SPREADS = {
     f"mean(z ** 2{dim}) - mean(z{dim}) ** 2": f"({{z}}{along}, correction=0)"
     for dim, along in _ALONG.items()
 }
+# Where a part of the mean is taken alone, as in a loss that does not see the scale.
+_MIXED = {
+    f"mean(z ** 2{dim}) - f * mean(z{dim}) ** 2": (
+        f"torch.var({{z}}{along}, correction=0) + (1 - {{f:term}}) * torch.mean({{z}}{along}) ** 2"
+    )
+    for dim, along in _ALONG.items()
+}
 
 # The first that an expression fits is written.
 FORMS: tuple[Form, ...] = (
@@ -223,6 +230,11 @@ FORMS: tuple[Form, ...] = (
             ("a / sqrt({})", "{{a:atom}} / torch.std{spread}"),
             ("log({})", "torch.log(torch.var{spread})"),
         )
+    ),
+    *(
+        _by_example(f"sqrt({mixed}{eps})", f"torch.sqrt({of}{eps and ' + {eps}'})")
+        for mixed, of in _MIXED.items()
+        for eps in ("", " + eps")
     ),
     _form(_angle, "atan", "div"),
     _form(_cross_entropy_with_logits, "binary_cross_entropy", "sigmoid"),

@@ -61,5 +61,7 @@ def _dropped(culprit: Culprit, made: ast.Assign) -> Iterator[Edit]:
     start, (first, last) = source.offset(made.lineno, 0), source.extent(made)
     body = getattr(source.parents[made], "body", [])
     end = past_of(source, made)
-    if not source.text[start:first].strip() and not source.text[last:end].strip() and len(body) > 1:
+    before, behind = source.text[start:first].strip(), source.text[last:end].strip()
+    # What a comment says of the line goes with it.
+    if not before and (not behind or behind.startswith("#")) and len(body) > 1:
         yield source.edit(start, end, "")

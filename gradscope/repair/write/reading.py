@@ -16,6 +16,8 @@ from gradscope.repair.write.uses import (
     argument_of,
     calls_around,
     given_to,
+    handed_over,
+    is_handed_along,
     reads_of_argument,
     returned,
 )
@@ -63,18 +65,26 @@ class Reading:
         """What a name stands for here; the node itself where that is not known."""
         while True:
             given = self.given(node)
-            if given is None or not holds(self.culprit.source, given, self.place):
+            if given is None or not self._holds(given):
                 return node
             node = given
 
     def given(self, node: ast.expr) -> ast.expr | None:
         """What a name was given, which may mean something else here; None where nobody knows."""
         self.seen.add(node)
-        given = definition(self.culprit.source, node)
+        given, around = definition(self.culprit.source, node), _blocks(self.culprit, self.place)
+        if given is None and (handed := handed_over(self.culprit.source, node)) is not None:
+            given, call = handed
+            around |= _blocks(self.culprit, call)
         if given is None:
             return None
         # Computed under no_grad or autocast, it would mean something else outside of that.
-        return None if _blocks(self.culprit, given) - _blocks(self.culprit, self.place) else given
+        return None if _blocks(self.culprit, given) - around else given
+
+    def _holds(self, node: ast.expr) -> bool:
+        """Whether an expression has the same value at the place."""
+        source = self.culprit.source
+        return holds(source, node, self.place) or is_handed_along(source, node, self.place)
 
     def rewrite(self, node: ast.expr, write: Callable[[ast.expr], str | None]) -> str | None:
         """The node, where what its name is given, or what the function that it calls returns, can
@@ -179,7 +189,7 @@ class Reading:
 
     def text(self, node: ast.expr) -> str:
         """Its source. Raises Rebound where that means something else here."""
-        if not holds(self.culprit.source, node, self.place):
+        if not self._holds(node):
             raise Rebound
         return self.culprit.source.of(node)
 

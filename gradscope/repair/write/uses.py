@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from gradscope.repair.write.spelling import MOVES
-from gradscope.source import Source, binding, definition
+from gradscope.source import Source, binding, definition, holds
 from gradscope.source.arguments import arguments_of, called, parameter_of, spelled
 from gradscope.source.meaning import reads_of
 from gradscope.source.spans import ancestors, targets_of
@@ -323,6 +323,31 @@ def argument_of(source: Source, name: ast.Name) -> ast.expr | None:
         return None
     calls = calls_around(source, name)
     return arguments_of(function, calls[0]).get(name.id) if len(calls) == 1 else None
+
+
+def handed_over(source: Source, node: ast.AST) -> tuple[ast.expr, ast.Call] | None:
+    """What the one call of its function gives a parameter by a name, as the caller computes it, and
+    that call."""
+    given = argument_of(source, node) if isinstance(node, ast.Name) else None
+    made = definition(source, given)
+    return (made, calls_around(source, node)[0]) if made is not None else None
+
+
+def is_handed_along(source: Source, node: ast.expr, place: ast.expr) -> bool:
+    """Whether an expression of the caller means the same in the function of a place: all names in
+    it that are the caller's own are given to the function under the same names."""
+    function, calls = source.nodes.function(place), calls_around(source, place)
+    if not isinstance(function, ast.FunctionDef) or len(calls) != 1:
+        return False
+    call, given = calls[0], arguments_of(function, calls[0])
+    own = source.nodes.scope(function.body[0]).bindings
+    return holds(source, node, call) and all(
+        isinstance(one := given.get(name.id), ast.Name)
+        and one.id == name.id
+        and len(own[name.id]) == 1
+        for name in ast.walk(node)
+        if isinstance(name, ast.Name) and source.nodes.owner(name) is source.nodes.scope(call)
+    )
 
 
 def calls_of(source: Source, module: ast.expr) -> tuple[ast.Call, ...]:

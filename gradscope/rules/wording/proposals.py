@@ -241,7 +241,7 @@ _WORDS: Mapping[type[ask.Request], _Words] = {
     ask.KeepOnContext: _graph("keep on `ctx` itself what is no tensor"),
     ask.SetSparse: _graph("make the embedding with `sparse={0.sparse}`"),
     ask.DifferentiateBy: _graph("ask for the gradient of `{0.name}`"),
-    ask.JoinViews: _graph("compute with the views whose gradient is asked for"),
+    ask.JoinViews: _graph("compute with the tensors whose gradient is asked for"),
     ask.AllowUnused: _graph("let that gradient be None: `allow_unused=True`"),
     # The training
     ask.LowerRate: ("lower-lr", "lower the learning rate", ""),

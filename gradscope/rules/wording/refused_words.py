@@ -258,6 +258,10 @@ def _not_used(one: refusals.NotUsed) -> Words:
         op = phrases.spelled(one.read.op)
         why = f"It was computed from `{one.original}`, as by a step of an inner loop, and `{op}`"
         why, label = f"{why} reads that in its place.", f"reads `{one.original}` itself"
+    elif one.read is not None and one.copied:
+        op = phrases.spelled(one.read.op)
+        why = f"It is a copy of what `{op}` has read, or of a part of that. What is computed from"
+        why, label = f"{why} the original knows nothing of the copy.", "reads the original"
     elif one.read is not None:
         why = f"It is a view. What reads the tensor that {name} is a part of does not read the view"
         why, label = f"{why}, which is a tensor of its own to autograd.", "reads the whole of it"

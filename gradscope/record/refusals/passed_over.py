@@ -1,0 +1,90 @@
+"""A tensor that a result does not depend on, though what it was made from was read: the tensor that
+it is a view of, or a copy, or the weight that it has updated."""
+
+from dataclasses import replace
+
+import torch
+
+from gradscope.facts import Call, refusals
+from gradscope.record import graph
+from gradscope.record.context import RunContext
+from gradscope.record.events.provenance import storage_key
+from gradscope.record.refusals.exceptions import Raised
+
+_MOST_COMPARED = 1 << 24  # elements
+_MOST_PARTS = 64  # of a tensor, that may have been copied
+
+
+def told(
+    context: RunContext,
+    raised: Raised,
+    tensor: torch.Tensor,
+    found: refusals.NotUsed,
+    instead: str,
+) -> refusals.NotUsed:
+    """With what was read in the place of the tensor."""
+    read = _reader(context, raised, tensor, copied=False)
+    copied = read is None and tensor.grad_fn is None
+    if copied:
+        read = _reader(context, raised, tensor, copied=True)
+    if read is not None:
+        places = {(place.file, place.function) for place in raised.places}
+        frames = (at for at in read.frames if (at.file, at.function) in places)
+        location = next(frames, read.location)
+        return replace(found, instead=instead, read=read, copied=copied, location=location)
+    if (old := _updated(context, raised, tensor)) is not None:
+        return replace(found, original=old[0], read=old[1], location=old[1].location)
+    return replace(found, instead=instead)
+
+
+def _updated(context: RunContext, raised: Raised, tensor: torch.Tensor) -> tuple[str, Call] | None:
+    """The leaf of its shape that a tensor was computed from, and the call that has read that since:
+    as where a module reads its own weight and not the updated one that it was given."""
+    if (made := tensor.grad_fn) is None:
+        return None
+    for node in graph.consumers([made]):
+        leaf = getattr(node, "variable", None)
+        if leaf is not None and leaf.shape == tensor.shape and node in raised.nodes:
+            since = [
+                one for one in raised.nodes[node] if not graph.is_older(one, made._sequence_nr())
+            ]
+            call = context.call(since[0]) if since else None
+            if call is not None and call.location is not None:
+                return context.names.name(leaf, raised.frame) or "", call
+    return None
+
+
+def _reader(
+    context: RunContext, raised: Raised, tensor: torch.Tensor, *, copied: bool
+) -> Call | None:
+    """The first op of the graph that has saved another tensor, of which this one is a view, or has
+    `copied` a part."""
+    is_of = _is_copy if copied else _is_view
+    for node in sorted(raised.nodes, key=lambda one: one._sequence_nr()):
+        kept = (graph.saved(node, role) for role in graph.roles(node))
+        if any(is_of(tensor, one) for one in kept if one is not None):
+            return context.call(node)
+    return None
+
+
+def _is_view(tensor: torch.Tensor, whole: torch.Tensor) -> bool:
+    key = storage_key(tensor)
+    return key is not None and key == storage_key(whole)
+
+
+def _is_copy(tensor: torch.Tensor, whole: torch.Tensor) -> bool:
+    """Whether a tensor that varies holds the numbers of one that no gradient goes to, or of a part
+    of it along one dimension."""
+    kinds = [(one.dtype, one.device, one.layout, one.dim()) for one in (tensor, whole)]
+    if kinds[0] != kinds[1] or whole.requires_grad:
+        return False
+    sizes = zip(tensor.shape, whole.shape, strict=True)
+    other = [dim for dim, (own, size) in enumerate(sizes) if own != size]
+    if len(other) > 1 or not 1 < tensor.numel() <= whole.numel() <= _MOST_COMPARED:
+        return False
+    own = tensor.detach()
+    if bool(own.min() == own.max()):
+        return False
+    dim = other[0] if other else 0
+    starts = range(whole.shape[dim] - tensor.shape[dim] + 1)[:_MOST_PARTS]
+    return any(torch.equal(own, whole.narrow(dim, at, tensor.shape[dim])) for at in starts)
