@@ -1,7 +1,7 @@
 """The cycle of backward, step and clearing: what belongs into it, moved to where it belongs."""
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from gradscope.facts import Edit, Location
 from gradscope.facts import requests as ask
@@ -17,9 +17,9 @@ from gradscope.repair.write.splice import (
 )
 from gradscope.repair.write.statements import block_of, dropped
 from gradscope.repair.write.training import rate_of, target_of
-from gradscope.repair.write.uses import calls_around
+from gradscope.repair.write.uses import Uses, calls_around
 from gradscope.rules.wording import proposals
-from gradscope.source import Source
+from gradscope.source import Source, definition
 from gradscope.source.arguments import argument, called
 from gradscope.source.spans import alike, ancestors, statement_at
 from gradscope.source.tree import parts
@@ -31,11 +31,15 @@ _CASTS = ("bfloat16", "half")
 
 
 def stepped(culprit: Culprit, request: ask.StepAfterBackward) -> Ways:
-    """`optimizer.step()` below a backward, by the name that the optimizer was given, or by that
-    under which its gradients are cleared."""
+    """The end of an epoch beside the condition of a step that never came; else `optimizer.step()`
+    below a backward, by the name that the optimizer was given, or by that under which its gradients
+    are cleared."""
     source, usage = culprit.source, request.usage
     if culprit.node is None:
         return
+    for one in block_of(source, source.nodes.statement(culprit.node)):
+        if isinstance(one, ast.If) and _steps(source, one):
+            yield Candidate(proposals.AT_THE_END, _ended(source, one))
     made, clears = culprit.at(usage.made), culprit.at(usage.clears_at)
     names = [target_of(culprit, made), _receiver(source, clears)]
     place = source.nodes.statement(culprit.node)
@@ -102,23 +106,38 @@ def unscaled_late(culprit: Culprit) -> Ways:
 
 def ended(culprit: Culprit) -> Ways:
     """`if (i + 1) % 4 == 0 or i + 1 == len(loader):`, in a loop that counts its turns."""
-    source = culprit.source
-    around = list(ancestors(source, culprit.node)) if culprit.node is not None else []
-    test = next((one.test for one in around if isinstance(one, ast.If)), None)
+    around = ancestors(culprit.source, culprit.node) if culprit.node is not None else iter(())
+    branch = next((one for one in around if isinstance(one, ast.If)), None)
+    if branch is not None:
+        yield _ended(culprit.source, branch)
+
+
+def _ended(source: Source, branch: ast.If) -> tuple[Edit, ...]:
+    test, around = branch.test, ancestors(source, branch)
     loop = next((one for one in around if isinstance(one, ast.For)), None)
     last = _last_turn(source, loop) if loop is not None else None
-    if test is not None and last is not None and any(parts(test, ast.Mod)):
-        old = source.of(test)
-        text = f"({old}) or {last}" if isinstance(test, ast.BoolOp) else f"{old} or {last}"
-        yield (source.replaced(test, text),)
+    if last is None or not any(parts(test, ast.Mod)):
+        return ()
+    old = source.of(test)
+    text = f"({old}) or {last}" if isinstance(test, ast.BoolOp) else f"{old} or {last}"
+    return (source.replaced(test, text),)
+
+
+def _steps(source: Source, statement: ast.stmt) -> bool:
+    """Whether a statement steps, or calls a function of the file that does."""
+    calls = [*parts(statement, ast.Call)]
+    called_here = (Uses(source).callee(call) for call in calls)
+    calls += [call for one in called_here if one is not None for call in parts(one, ast.Call)]
+    return any(called(call) == "step" for call in calls)
 
 
 def slowed(culprit: Culprit, request: ask.SlowSchedule) -> Ways:
-    """The schedule moved on once an epoch: below the inner one of two loops; else the length that
-    it was given, as long as the run was."""
+    """The length that the schedule was given, where it counts batches; else the schedule moved on
+    once an epoch: below the inner one of two loops; else its length, as long as the run was."""
     source, usage = culprit.source, request.usage
     move = source.nodes.statement(culprit.node) if culprit.node is not None else None
     loops = loops_around(source, move)
+    yield from _of_all_batches(culprit, loops)
     if move is not None and loops and _is_repeated(source, loops):
         title = "move the schedule on once an epoch, and not at every batch"
         yield Candidate(title, moved(source, move, loops[0]))
@@ -127,6 +146,30 @@ def slowed(culprit: Culprit, request: ask.SlowSchedule) -> Ways:
         if given.arg in _LENGTHS and isinstance(given.value, ast.Constant):
             title = f"let the schedule last for the {usage.updates:,} steps"
             yield Candidate(title, (source.replaced(given.value, str(usage.updates)),))
+
+
+def _of_all_batches(culprit: Culprit, loops: Sequence[ast.stmt]) -> Iterator[Candidate]:
+    """`len(loader) * epochs` for what a schedule is given that has `len(loader)` in it alone."""
+    source, moves = culprit.source, _receiver_of(culprit.node)
+    made = definition(source, moves) if moves is not None else None
+    match loops:
+        case [
+            ast.For(iter=batches),
+            ast.For(iter=ast.Call(func=ast.Name("range"), args=[epochs])),
+            *_,
+        ]:
+            while isinstance(batches, ast.Call) and batches.args:  # enumerate, tqdm
+                batches = batches.args[0]
+            length = f"len({source.of(batches)})"
+            turns = f"{length} * {factor(source.of(epochs))}"
+        case _:
+            return
+    if not isinstance(made, ast.Call):
+        return
+    for given in (*made.args, *(one.value for one in made.keywords)):
+        whole = definition(source, given) or given
+        if length in source.of(whole) and source.of(whole) != turns:
+            yield culprit.written(f"let the schedule last for `{turns}` steps", whole, turns)
 
 
 def awake(culprit: Culprit, request: ask.FactorAboveZero) -> Ways:
@@ -222,8 +265,13 @@ def _is_of_autocast(culprit: Culprit, node: ast.expr) -> bool:
 
 
 def _receiver(source: Source, call: ast.AST | None) -> str | None:
+    receiver = _receiver_of(call)
+    return source.of(receiver) if receiver is not None else None
+
+
+def _receiver_of(call: ast.AST | None) -> ast.expr | None:
     function = call.func if isinstance(call, ast.Call) else None
-    return source.of(function.value) if isinstance(function, ast.Attribute) else None
+    return function.value if isinstance(function, ast.Attribute) else None
 
 
 def moved(

@@ -12,14 +12,16 @@ from gradscope.ops import Edge, Nature
 from gradscope.ops.traits import Trait, discards, has
 from gradscope.repair.write.branches import by_branch
 from gradscope.repair.write.culprit import Candidate, Culprit, NoTorch
+from gradscope.repair.write.forms import fit
 from gradscope.repair.write.guards import guarded
-from gradscope.repair.write.reading import atom
+from gradscope.repair.write.reading import Reading, atom
 from gradscope.repair.write.spelling import can_repeat, filled, infinity, on_edges
 from gradscope.repair.write.uses import given_to, returned
 from gradscope.rules.reading import evidence
 from gradscope.rules.wording import phrases, proposals
 from gradscope.source import Mask, Source, definition, holds, mask
 from gradscope.source.arguments import Spelled, spelled
+from gradscope.source.hand_updates import Holder
 from gradscope.source.spans import statement_at
 from gradscope.source.tree import parts
 
@@ -58,6 +60,7 @@ def masked(culprit: Culprit, *, hidden: bool) -> Iterator[Candidate]:
     if hidden or not is_in_loss:  # where it would be there as before
         yield from _restored(culprit, edge, node, own)
     yield from by_branch(culprit, several=False)
+    yield from _all_allowed(culprit)
 
 
 def value_kept(culprit: Culprit) -> Iterator[Candidate]:
@@ -158,6 +161,23 @@ def _made_of(source: Source, node: ast.expr) -> Iterator[ast.expr]:
             else:
                 given = returned(source, part) if isinstance(part, ast.Call) else None
             waiting += [given] if given is not None else []
+
+
+def _all_allowed(culprit: Culprit) -> Iterator[Candidate]:
+    """Shares of what a mask has left in a row, of which it has left nothing: it leaves all then, as
+    what the shares are given to may ask that they sum up to 1."""
+    if culprit.node is None:
+        return
+    read = Reading(culprit, culprit.node)
+    shares = fit(read, "z / sum(z, dim=d, keepdim=True)", culprit.node) or {}
+    product = read.op(shares["z"], "mul") if shares else None
+    for one in product.positional if product else ():
+        if isinstance(one, Holder) and can_repeat(culprit, one):
+            text, dim = culprit.text(one), culprit.source.of(shares["d"])
+            where = f"torch.where({text}.any({dim}, keepdim=True), {text}, True)"
+            yield culprit.written(
+                f"let a row in which `{text}` leaves nothing keep all", one, culprit.torch(where)
+            )
 
 
 def _finite_constant(culprit: Culprit) -> Iterator[Candidate]:

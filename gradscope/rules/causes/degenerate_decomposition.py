@@ -25,6 +25,9 @@ from gradscope.rules.reading import evidence, measurements
 from gradscope.rules.rule import Rule
 from gradscope.rules.wording import phrases, proposals
 
+# Of the largest eigenvalue: what is added to covariances in float64 (GPyTorch's `cholesky_jitter`).
+_LEAST_SHARE = 1e-8
+
 
 class DegenerateDecomposition(Rule):
     """
@@ -160,7 +163,8 @@ def _added(raised: Raised, found: Spectrum) -> Operand | None:
 def _additions(matrix: Operand, found: Spectrum, eps: float) -> Iterator[Fix | ask.Request]:
     """What lifts the smallest eigenvalue well above what rounding makes of it, then more; what is
     inverted must not be as small as that, since its inverse is squared in the gradient."""
-    least = max(-2 * found.smallest, _rounded(found, eps)) or eps
+    rounded = max(_rounded(found, eps), _LEAST_SHARE * found.largest)
+    least = max(-2 * found.smallest, rounded) or eps
     if not found.definite:
         least = max(least, math.sqrt(eps) * found.largest)
     x = matrix.name or "x"

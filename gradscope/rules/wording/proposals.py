@@ -40,6 +40,7 @@ REPLACED = "replace the operand of `{op}` by {number} where its result is not fi
 RESTORED = "give `{op}` a harmless operand there, and the result the value that it had"
 SELECTED = "take the elements at which `{condition}`"
 SLOWER = "lower the learning rate from {old:g} to {new:g}"
+AT_THE_END = "step after the last pass of an epoch too"
 NOT_FLOORED = "divide by `/`: `//` gives 0 below 1"
 COUNTED_FROM_ONE = "count from 1, so that the first factor is above 0"
 STABLE = "compute it in one stable step: `{text}`"
@@ -254,7 +255,7 @@ _WORDS: Mapping[type[ask.Request], _Words] = {
     ),
     ask.StepAfterBackward: _graph("step after each backward", "optimizer.step()"),
     ask.ClearAfterStep: _graph("clear the gradients after the step, and not before each backward"),
-    ask.StepAtTheEnd: _graph("step after the last pass of an epoch too"),
+    ask.StepAtTheEnd: _graph(AT_THE_END),
     ask.StepWhereCleared: _graph("step where the gradients are cleared, once they are added up"),
     ask.SlowSchedule: _graph("let the schedule last as long as the training"),
     ask.FactorAboveZero: _graph("let the function give a factor above 0 from the start"),
