@@ -351,7 +351,8 @@ def test_a_sum_is_named_where_the_mean_would_converge(loss_of, terms):
 
     assert (found.rule, found.evidence["summed_terms"]) == ("GS404", terms)
     assert f"a sum over {terms} terms" in found.why
-    assert found.related[0].message == f"adds up {terms} terms, no mean"
+    assert found.label == f"adds up {terms} terms, no mean"
+    assert found.related[0].message == "steps with lr 0.05"
 
 
 @pytest.mark.parametrize(

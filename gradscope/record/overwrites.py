@@ -69,12 +69,15 @@ class Overwrites:
         self._writes: Memories[tuple[Noted, _Layout]] = Memories()
         # What a custom Function keeps on its ctx, with the last write into each until then.
         self._kept = WeakKeyDictionary[Any, dict[int | None, tuple[Noted, _Layout] | None]]()
+        self._keys: set[int | None] = set()  # the memories of these
 
     def note(self, noted: Noted, tensor: torch.Tensor) -> None:
         """A write outside of backward, by an op that the user's own code calls. What requires grad
-        is written under autograd's eyes."""
+        is written under autograd's eyes, but for what a ctx keeps."""
         is_plain = type(tensor) is torch.Tensor and _is_floating(tensor)
-        if not is_plain or tensor.requires_grad or noted.inner:
+        if not is_plain or noted.inner:
+            return
+        if tensor.requires_grad and storage_key(tensor) not in self._keys:
             return
         if len(self._writes) >= _MOST:
             self.not_checked[_LEFT_OUT] = None
@@ -86,9 +89,10 @@ class Overwrites:
         """A custom Function has run, of which this is the node, and the ctx. Autograd counts the
         versions of what it is given to save, and of nothing else that is kept there."""
         held = (one for one in vars(node).values() if type(one) is torch.Tensor)
-        kept = {storage_key(one): self._writes.of(one) for one in held if not one.requires_grad}
+        kept = {storage_key(one): self._writes.of(one) for one in held}
         if kept and len(self._kept) < _MOST:
             self._kept[node] = kept
+            self._keys |= kept.keys()
 
     def check(self, running: NodeOps, args: tuple[Any, ...]) -> None:
         """An op of a backward node reads `args`."""
@@ -118,6 +122,7 @@ class Overwrites:
         if self.any:
             self._writes, self.any = Memories(), False
         self._kept.clear()
+        self._keys.clear()
 
     def _report(self, node: Any, write: Noted, held: torch.Tensor | None = None) -> None:
         """`held`: what a ctx keeps as an attribute."""

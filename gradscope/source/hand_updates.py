@@ -13,6 +13,9 @@ from gradscope.source.text import Source, parsed
 from gradscope.source.tree import covers, names_in, parts
 
 Holder = ast.Name | ast.Attribute
+_STEPS = frozenset(
+    "add addcdiv addcmul lerp sub subtract".split()
+)  # methods that give a new tensor
 
 
 def written(source: Source, node: ast.AST | None) -> ast.expr | None:
@@ -55,7 +58,12 @@ def is_write(source: Source, statement: ast.stmt) -> bool:
 
 def in_place_of(source: Source, statement: ast.stmt) -> str:
     """An assignment `w = w - step` to a leaf, with its gradient, or to the name that a loop has for
-    it, as one that writes into it; empty for any other statement."""
+    it, as one that writes into it, and so a step that is given to nobody, as in the line
+    `w.add(step)`; empty for any other statement."""
+    if (call := _dropped_step(source, statement)) is not None:
+        end = source.extent(call.func)[1]
+        start, past = source.extent(call)
+        return f"{source.text[start:end]}_{source.text[end:past]}"
     if not isinstance(statement, ast.Assign) or not isinstance(statement.value, ast.BinOp):
         return ""
     value, name = statement.value, source.of(statement.targets[0])
@@ -66,6 +74,16 @@ def in_place_of(source: Source, statement: ast.stmt) -> str:
     return f"{name} {sign} {source.of(value.right)}" if is_step and sign else ""
 
 
+def _dropped_step(source: Source, statement: ast.stmt) -> ast.Call | None:
+    """`p.add(step)`, of what a loop goes over, as a line of its own."""
+    match statement:
+        case ast.Expr(
+            value=ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr=attr)) as call
+        ) if attr in _STEPS and any(_loops_over(source, statement, name)):
+            return call
+    return None
+
+
 def _loops_over(source: Source, statement: ast.stmt, name: str) -> Iterator[ast.For]:
     """The loops around a statement that give the name its value."""
     for one in ancestors(source, statement):
@@ -73,13 +91,16 @@ def _loops_over(source: Source, statement: ast.stmt, name: str) -> Iterator[ast.
             yield one
 
 
-def is_rebound(place: Location) -> bool:
-    """Whether a statement at `place` gives a new tensor to the name alone that a loop has for a
-    parameter, and the loop does nothing with that: `for p in model.parameters(): p = p - p.grad`.
-    """
+def is_lost(place: Location) -> bool:
+    """Whether a statement at `place` gives a new tensor to nobody, or to the name alone that a loop
+    has for a parameter, and the loop does nothing with that: `for p in model.parameters(): p = p -
+    p.grad`."""
     text = parsed(place.file)
     if text is None:
         return False
+    alone = (one for one in text.nodes.every(ast.Expr) if covers(one, place.line))
+    if any(_dropped_step(text, one) for one in alone):
+        return True
     for made in text.nodes.every(ast.Assign):
         target = made.targets[0]
         if not covers(made, place.line) or not isinstance(target, ast.Name):

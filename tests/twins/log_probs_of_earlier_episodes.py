@@ -59,7 +59,7 @@ def finish_episode(policy, optimizer):
     returns = discounted(policy.rewards)
     if len(returns) > 1:
         returns = (returns - returns.mean()) / (returns.std() + 1e-6)
-    policy_loss = [-log_prob * ret for log_prob, ret in zip(policy.saved_log_probs, returns)]
+    policy_loss = [-log_prob * ret for log_prob, ret in zip(policy.saved_log_probs, returns, strict=False)]
     loss = torch.stack(policy_loss).sum()
     optimizer.zero_grad()
     loss.backward()

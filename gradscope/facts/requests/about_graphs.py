@@ -19,7 +19,9 @@ class CopyBeforeWriting(Request):
 
 
 class CopyWhenKept(Request):
-    """Keep a copy on the ctx of a custom Function."""
+    """Keep a copy as this attribute of the ctx of a custom Function."""
+
+    attribute: str
 
 
 class HookBackward(Request):

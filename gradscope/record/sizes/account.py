@@ -37,7 +37,7 @@ from gradscope.record.sizes.leaves import Leaves, norms_of
 from gradscope.record.sizes.movements import Before
 from gradscope.record.sizes.reduction import Factor
 from gradscope.record.sizes.sights import Sight, scopes_of
-from gradscope.source.hand_updates import is_rebound
+from gradscope.source.hand_updates import is_lost
 
 _ALL = 16  # updates that are all measured; of later ones eight for each doubling of their number
 _MOST_NORMS = 128  # of the gradients of an optimizer
@@ -49,6 +49,7 @@ _CURVED = Trait.SATURATES | Trait.AVERAGES  # a slope of its own, which no weigh
 SAMPLE = 16  # passes told by their steps
 _FIRST = 64  # updates whose passes are told
 _TRIES = 16  # passes after which an optimizer without a gradient is no longer asked for one
+_ALIKE = 1e-4  # relative, of two norms that one factor has made shorter
 _NEGLIGIBLE = 1e-6  # of the largest rate: float32 rounds such a part of a step away
 
 Slopes = dict[object, tuple[float, Crossing]]
@@ -293,6 +294,9 @@ class Account:
         held = [one for one in map(names, self.held) if one is not None]
         known = [leaves.watched[name] for name in held if any(leaves.watched[name].norms)]
         still = bool(known) and all(one.weight == one.fact.start for one in known)
+        # What weight decay alone has moved became shorter by one factor.
+        factors = [one.weight / one.fact.start for one in known if one.fact.start]
+        idle = still or (bool(factors) and 1 > max(factors) < min(factors) * (1 + _ALIKE))
         return Usage(
             self.name,
             self.updates,
@@ -323,7 +327,7 @@ class Account:
             ),
             still=still,
             own=next(places_in(self.step), None) is not None,
-            lost_at=_rebound_in(self.step) if still and self.updates else None,
+            lost_at=_lost_in(self.step) if idle and self.updates else None,
             rates=self.rates,
             schedule=self.schedule,
             skipping=self.skipping,
@@ -335,9 +339,10 @@ class Account:
         )
 
 
-def _rebound_in(step: CodeType | None) -> Location | None:
-    """Where a `step()` of the program's own gives a name the new values, and no parameter."""
-    return next(filter(is_rebound, places_in(step)), None)
+def _lost_in(step: CodeType | None) -> Location | None:
+    """Where a `step()` of the program's own gives a name the new values, or nobody, and no
+    parameter."""
+    return next(filter(is_lost, places_in(step)), None)
 
 
 def places_in(code: CodeType | None) -> Iterator[Location]:

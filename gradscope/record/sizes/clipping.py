@@ -182,19 +182,27 @@ class Clipping:
                 self._note("before-unscale", clip, site, float(scaler.get_scale()))
 
     def _note(self, order: str, clip: Clip, other: Site, scale: float) -> None:
-        """One fact for each call in the source: of the first step where it did anything."""
-        place = place_of(clip.site)
+        """One fact for each call in the source: of the first step where it did anything. A helper
+        that clips is told where the function calls it that calls the other too."""
+        place = place_of(_parted(clip.site, other))
         before = self._found.get((order, place))
         if before is not None and before.acts:
             return
         total = float(clip.total.item()) if clip.total is not None else None
         step = max(self._context.step - 1, 0)
-        where = place, place_of(other)
+        where = place, place_of(_parted(other, clip.site))
         late = LateClip(step, order, clip.function, clip.bound, total, scale, *where)
         if before is None and len(self._found) < _MOST_KEPT:
             self._found[order, place] = late
         elif before is not None and late.acts:
             self._found[order, place] = replace(late, step=before.step)
+
+
+def _parted(site: Site, other: Site) -> Site:
+    """A site from the innermost function on that another one has come through as well."""
+    codes = {id(code) for code, _ in other}
+    both = (at for at, (code, _) in enumerate(site) if id(code) in codes)
+    return site[next(both, 0) :]
 
 
 def _graded(optimizer: Any) -> set[int]:

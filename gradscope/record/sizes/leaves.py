@@ -18,7 +18,7 @@ from gradscope.record.sites import Site, note_site, place_of
 from gradscope.record.sizes.crossings import norm_of
 from gradscope.record.sizes.module_use import outermost
 from gradscope.record.stand_ins import is_elsewhere, stand_in, without_us
-from gradscope.source.hand_updates import is_rebound
+from gradscope.source.hand_updates import is_lost
 
 
 @dataclass(slots=True)
@@ -44,7 +44,7 @@ class Watched:
             return None
         ((site, (first, last)),) = self.computed.items()
         place = place_of(site) if first < last else None
-        return place if place is not None and is_rebound(place) else None
+        return place if place is not None and is_lost(place) else None
 
     @property
     def name(self) -> str:

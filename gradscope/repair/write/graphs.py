@@ -2,7 +2,7 @@
 
 import ast
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import product
+from itertools import permutations, product
 
 from gradscope.facts import Call, Location
 from gradscope.facts import requests as ask
@@ -19,10 +19,10 @@ from gradscope.repair.write.statements import (
     not_needed,
 )
 from gradscope.rules.wording import proposals
-from gradscope.source import Source
+from gradscope.source import Source, definition
 from gradscope.source.arguments import argument, spelled
 from gradscope.source.hand_updates import Holder
-from gradscope.source.literals import number
+from gradscope.source.literals import constant, number
 from gradscope.source.spans import statement_at
 from gradscope.source.tree import parts
 
@@ -36,7 +36,7 @@ def let_go(culprit: Culprit, request: ask.DetachCarried) -> Ways:
     """What a moving average takes in, as a number; else `h = h.detach()` behind the backward, or
     `losses.clear()`."""
     name = request.carried.name
-    for entering in _averaged(culprit.source, name):
+    for entering in _averaged(culprit, name):
         text = f"{culprit.text(entering)}.detach()"
         yield culprit.written(proposals.AVERAGED.format(name=name), entering, text)
     text = f"{name} = {name}.detach()"
@@ -50,17 +50,39 @@ def let_go(culprit: Culprit, request: ask.DetachCarried) -> Ways:
     yield after(culprit.source, statement, text)
 
 
-def _averaged(source: Source, name: str) -> Iterator[ast.expr]:
-    """The `x` of `name = 0.9 * name + 0.1 * x`: no parameter stands between the old and the new
-    average, so nothing is to be learnt through the old one."""
+def _averaged(culprit: Culprit, name: str) -> Iterator[ast.expr]:
+    """The `x` of `name = 0.9 * name + 0.1 * x`, also where the old average is got from a dictionary
+    before: no parameter stands between the old and the new one, so nothing is to be learnt through
+    the old one."""
+    source, here = culprit.source, culprit.statement
     for target, value in source.nodes.given():
-        terms = _both(value, ast.Add) if source.of(target) == name else ()
+        is_here = isinstance(here, ast.Assign) and target is here.targets[0]
+        terms = _both(value, ast.Add) if is_here or source.of(target) == name else ()
         weighed = [_both(term, ast.Mult) for term in terms]
-        shares = [[part for part in both if not _is_number(source, part)] for both in weighed]
-        if len(shares) == 2 and all(len(share) == 1 for share in shares):
-            names = [source.of(share[0]) for share in shares]
-            if names.count(name) == 1:
-                yield shares[1 - names.index(name)][0]
+        for kept, new in permutations(weighed, 2):
+            others = [one for one in kept if not _is_of(source, one, target)]
+            if len(others) != 1 or constant(source, others[0]) is None:
+                continue
+            weight = source.of(others[0])
+            entering = [
+                part
+                for part in new
+                if not _is_number(source, part) and weight not in source.of(part)
+            ]
+            if len(entering) == 1:
+                yield entering[0]
+
+
+def _is_of(source: Source, node: ast.expr, target: ast.expr) -> bool:
+    """Whether an expression, or what its name was given, is what a target holds until then:
+    `self.level.get(key, 1.0)` of `self.level[key]`."""
+    given = definition(source, node) or node
+    if isinstance(target, ast.Subscript) and isinstance(given, ast.Call):
+        function, keys = given.func, given.args[:1]
+        both = [source.of(target.value), source.of(target.slice)]
+        if isinstance(function, ast.Attribute) and function.attr in ("get", "setdefault"):
+            return both == [source.of(function.value), *map(source.of, keys)]
+    return source.of(given) == source.of(target)
 
 
 def _both(node: ast.expr, op: type[ast.operator]) -> tuple[ast.expr, ...]:

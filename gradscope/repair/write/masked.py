@@ -166,7 +166,7 @@ def _made_of(source: Source, node: ast.expr) -> Iterator[ast.expr]:
 def _all_allowed(culprit: Culprit) -> Iterator[Candidate]:
     """Shares of what a mask has left in a row, of which it has left nothing: it leaves all then, as
     what the shares are given to may ask that they sum up to 1."""
-    if culprit.node is None:
+    if not isinstance(culprit.node, ast.expr):
         return
     read = Reading(culprit, culprit.node)
     shares = fit(read, "z / sum(z, dim=d, keepdim=True)", culprit.node) or {}

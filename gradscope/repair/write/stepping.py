@@ -43,14 +43,16 @@ def cleared(culprit: Culprit, request: ask.ClearGradients) -> Ways:
 
 
 def step_first(culprit: Culprit, request: ask.StepBeforeClearing) -> Ways:
-    """The update before the `zero_grad()` which stands between it and backward in one block."""
+    """The update before the `zero_grad()` that stands above it in one block, with no backward
+    between them."""
     source, step = culprit.source, statement_at(culprit.source, request.update.location)
     if step is None or not _calls(step, "step"):
         return
     block = block_of(source, step)
     above = block[: block.index(step)]
     clear = next((one for one in reversed(above) if _calls(one, "zero_grad")), None)
-    if clear is not None and any(_calls(one, "backward") for one in above[: above.index(clear)]):
+    between = above[above.index(clear) :] if clear is not None else []
+    if clear is not None and not any(_calls(one, "backward") for one in between):
         yield (source.replaced(clear, source.of(step)), source.replaced(step, source.of(clear)))
 
 

@@ -9,7 +9,7 @@ from gradscope.repair.write.reading import Reading
 from gradscope.repair.write.refused import within
 from gradscope.repair.write.splice import after, before, keyword
 from gradscope.source.spans import ancestors
-from gradscope.source.tree import parts
+from gradscope.source.tree import assigned, parts
 
 _MAKERS = FACTORIES | {"torch.empty", "torch.randint", "torch.randperm"}
 
@@ -35,10 +35,14 @@ def with_floats(culprit: Culprit) -> Ways:
         yield before(source, statement, f"{holder} = {holder}.float()")
 
 
-def copied(culprit: Culprit) -> Ways:
+def copied(culprit: Culprit, request: ask.CopyWhenKept) -> Ways:
     """`ctx.mask = mask.clone()`."""
-    if isinstance(statement := culprit.statement, ast.Assign):
-        yield [culprit.replace(statement.value, f"{culprit.text(statement.value)}.clone()")]
+    statement = culprit.statement
+    if not isinstance(statement, ast.Assign):
+        return
+    for target, value in assigned(statement.targets[0], statement.value):
+        if isinstance(target, ast.Attribute) and target.attr == request.attribute:
+            yield [culprit.replace(value, f"{culprit.text(value)}.clone()")]
 
 
 def without_graph(culprit: Culprit, request: ask.KeepWithoutGraph) -> Ways:

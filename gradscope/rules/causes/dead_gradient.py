@@ -171,6 +171,8 @@ class DeadGradient(Rule):
         """Updates that never got a gradient, since it had been cleared."""
         first, last = updates[0].step, updates[-1]
         trained = [leaf.name for leaf in magnitudes.leaves if leaf.trained]
+        its = (one.clears_at for one in magnitudes.usages if one.steps_at == last.location)
+        clears = next(its, None)
         return self.found(
             f"`{last.optimizer}` gets no gradient in any of {plural(len(updates), 'step')}:"
             " it is cleared after backward",
@@ -179,9 +181,10 @@ class DeadGradient(Rule):
             " nothing: the weights stay as they are.",
             phase=Phase.OPTIMIZER,
             step=first,
-            op="step",
-            location=last.location,
-            label="nothing is left to step along",
+            op="step" if clears is None else "zero_grad",
+            location=clears or last.location,
+            label="clears what backward has made" if clears else "nothing is left to step along",
+            related=places(("use", last.location if clears else None, "nothing is left here")),
             evidence={"reason": "cleared", "parameters": trained, "of": len(magnitudes.leaves)},
             numbers=(f"{plural(len(trained), 'parameter')} held by the optimizer",),
             symptoms=symptoms(Trouble.NONE, Subject.GRADIENT, first, trained),

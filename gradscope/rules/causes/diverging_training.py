@@ -117,8 +117,10 @@ class DivergingTraining(Rule):
         why, number_of_fault = _of_setting(fault) if fault else (_why(update), "")
         if stale:
             why = _why_stale(update)
-        adds_up = total.location if total is not None else None
-        label = f"adds up {total.terms:,} terms, no mean" if total is not None else ""
+        place, label = update.location, _STALE if stale else f"steps {_at(update)}".strip()
+        steps_at, adds_up = (place, label), total.location if total is not None else None
+        if total is not None and adds_up is not None:
+            place, label = adds_up, f"adds up {total.terms:,} terms, no mean"
         numbers = (
             f"loss by step: {phrases.series([_sign(rise) * loss for loss in rise.losses])}",
             _norms(magnitudes.totals(), rise),
@@ -134,9 +136,9 @@ class DivergingTraining(Rule):
             phase=Phase.OPTIMIZER,
             step=rise.first + 1,
             op=roots[0].event.op if roots else "step",
-            location=update.location,
-            label=_STALE if stale else f"steps {_at(update)}".strip(),
-            related=places(("use", adds_up, label)),
+            location=place,
+            label=label,
+            related=places(("use", *steps_at)) if place != steps_at[0] else (),
             evidence={
                 "losses": list(rise.losses),
                 "factor": rise.factor,

@@ -25,7 +25,7 @@ from gradscope.facts import (
 )
 from gradscope.facts import requests as ask
 from gradscope.rules.cutoffs import LARGEST_SHARE, SHARE_OF_NORM
-from gradscope.rules.reading import growths
+from gradscope.rules.reading import divergence, growths
 from gradscope.rules.rule import Rule, places
 from gradscope.rules.wording import phrases
 
@@ -67,7 +67,9 @@ class ExplodingGradient(Rule):
 
     def check(self, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:
         magnitudes = trace.magnitudes
-        if (growth := magnitudes.swelling) is not None and _overflows(growth, roots, self.limits):
+        growth = magnitudes.swelling
+        has_diverged = divergence.growth_of_weights(magnitudes.leaves) >= self.limits.loss_growth
+        if growth and not has_diverged and _overflows(growth, roots, self.limits):
             yield self._about_values(growth, magnitudes, roots[0])
         growing = (
             one

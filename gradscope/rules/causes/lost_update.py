@@ -95,11 +95,11 @@ class LostUpdate(Rule):
         step, place = trace.steps[-1].index, lost[0][0]
         named = [name for _, name in lost]
         yield self.found(
-            f"the update of {plural(len(named), 'parameter')} goes to a name:"
+            f"the update of {plural(len(named), 'parameter')} goes to no parameter:"
             f" {phrases.listed(named)}",
-            "The assignment gives the loop's variable a new tensor, and does not write into the"
-            " parameter that it stood for. Nothing reads the new one: the parameters stay as they"
-            " were initialised.",
+            "The line makes a new tensor, and does not write into the parameter that the loop's"
+            " variable stands for. Nothing reads the new one: what is to be learnt never gets into"
+            " the parameters.",
             severity=Severity.ERROR,
             phase=Phase.OPTIMIZER,
             step=step,

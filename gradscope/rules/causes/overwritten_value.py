@@ -85,5 +85,5 @@ class OverwrittenValue(Rule):
             ),
             evidence={"saved_by": one.call.op, "kept": one.kept},
             symptoms=symptoms(Trouble.WRONG, Subject.GRADIENT, one.step, [op]),
-            fixes=(ask.CopyWhenKept(),),
+            fixes=(ask.CopyWhenKept(one.kept),),
         )

@@ -139,7 +139,7 @@ def is_divergence(
         trained = [leaf for leaf in magnitudes.leaves if leaf.trained]
         if any(leaf.remade for leaf in trained) and not any(leaf.stays for leaf in trained):
             return False  # no step was taken from where another one had led
-        moved = _growth_of_weights(magnitudes.leaves)
+        moved = growth_of_weights(magnitudes.leaves)
         factor = cutoffs.FINITE_GROWTH
         least = limit / factor if moved >= cutoffs.GROWN else factor * limit
         large = rise.rises >= cutoffs.FINITE_RISES and rise.total >= least
@@ -241,7 +241,7 @@ def shorter_lr(rise: Rise, lr: float, blind: bool, leaves: Sequence[Leaf]) -> fl
     return short if short < lr else stable
 
 
-def _growth_of_weights(leaves: Sequence[Leaf]) -> float:
+def growth_of_weights(leaves: Sequence[Leaf]) -> float:
     """From the first step on, those that are trained together; inf where none is known."""
     trained = [leaf for leaf in leaves if leaf.trained]
     start = math.hypot(*(leaf.start for leaf in trained))

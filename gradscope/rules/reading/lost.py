@@ -281,7 +281,9 @@ def _rounded(usage: Usage) -> Lost | None:
     has_moved = any(one.still < cutoffs.MOSTLY * one.pulled for one in moved)
     if has_moved or len(moved) + 1 < cutoffs.FEWEST:
         return None
-    if usage.rates.last >= usage.rates.peak and moved[-1].lr > cutoffs.STILL_RISING * moved[0].lr:
+    # At updates ever farther apart, so that a warm-up shows between the last two.
+    is_rising = len(moved) > 1 and moved[-1].lr > cutoffs.STILL_RISING * moved[-2].lr
+    if is_rising and usage.rates.last >= usage.rates.peak:
         return None
     return Lost(Loss.ROUNDED, usage, moved[-1].still, moved[-1].pulled)
 
