@@ -80,7 +80,7 @@ class Sharing:
             updates=(*map(as_update, after), *written),
             trained=moved or bool(written),
             apart=self._notes.is_apart(after, beyond, leaves),
-            anew=self._is_anew(below[end], raised),
+            anew=self._is_anew(below[end], raised, earlier.until),
             constant=any(resolve(*site[0]) == earlier.place for site in _constants(raised)),
             weighed=weighed,
             entwined=entwined,
@@ -125,12 +125,14 @@ class Sharing:
         found = sorted(earlier.carried.get(seq, ()), key=lambda one: one not in leading)
         return tuple(replace(one, kept=one in held.get(seq, ())) for one in found)
 
-    def _is_anew(self, part: set[Any], raised: Raised) -> bool:
-        """Whether what read each leaf of a part of the graph has read it outside of it too."""
+    def _is_anew(self, part: set[Any], raised: Raised, since: int) -> bool:
+        """Whether what read each leaf of a part of the graph has read it outside of it since."""
         found: list[set[Any]] = []
         for leaf in (one for one in part if hasattr(one, "variable")):
             readers: tuple[set[Any], set[Any]] = set(), set()
             for node in raised.nodes[leaf]:
+                if node not in part and is_older(node, since):
+                    continue
                 if (call := self._context.call(node)) is not None and call.location is not None:
                     readers[node in part].add(call.location.module or call.location)
             found.append(readers[0] & readers[1])
@@ -151,7 +153,9 @@ class Sharing:
         journal = self._context.journal
         note, calls = journal.call_of(seq), journal.generations[-1].items()
         later = {frame for seq, one in calls if seq >= since for frame in one.user}
-        way = [*reversed(note.user)] if note is not None else []
+        # What a comprehension makes is made by the function that it stands in.
+        made = note.user if note is not None else ()
+        way = [one for one in reversed(made) if not one[0].co_name.startswith("<genexpr")]
         found = [frame for frame in way if frame not in later]
         inner = {frame: below for frame, below in pairwise(way) if _gives_nothing(below[0])}
         frame = found[0] if found else None

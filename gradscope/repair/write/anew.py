@@ -34,7 +34,7 @@ def each_turn(culprit: Culprit, request: ask.ComputeAnew) -> Ways:
     frames = dict.fromkeys(frame for one in request.calls for frame in one.frames)
     inner = dict.fromkeys(chain.from_iterable(_from(request.once, one) for one in request.calls))
     yield from (_uncached(culprit, place) for place in inner)
-    read = [*chain.from_iterable(_where_read(culprit, statement_at(source, f)) for f in frames)]
+    read = [*chain.from_iterable(_where_read(culprit, one, request.once) for one in frames)]
     yield from read or _in_its_reader(culprit, request)
     calls = [_within(request.once, one) for one in request.calls]
     function = source.nodes.function(backward)
@@ -103,23 +103,31 @@ def _opened(statement: ast.stmt) -> Iterator[ast.stmt]:
         yield statement
 
 
-def _where_read(culprit: Culprit, made: ast.stmt | None) -> Iterator[Candidate]:
+def _where_read(culprit: Culprit, place: Location, once: Location | None) -> Iterator[Candidate]:
     """`self.adjacency()` for each `self.adj` in the other methods, where `__init__` has computed it
-    from what is the module's own."""
+    from what is the module's own, or was given, which it keeps then."""
+    source, made = culprit.source, statement_at(culprit.source, place)
     if not isinstance(made, ast.Assign) or len(made.targets) > 1:
         return
-    source, kept = culprit.source, made.targets[0]
-    function = source.nodes.function(made)
-    is_first = isinstance(function, ast.FunctionDef) and function.name == "__init__"
-    if not is_first or not isinstance(kept, ast.Attribute):
+    kept, function = made.targets[0], source.nodes.function(made)
+    if not isinstance(function, ast.FunctionDef) or function.name != "__init__":
         return
-    names = (one for one in parts(made.value, ast.Name) if one.id != "self")
-    if any(source.nodes.owner(one).node is function for one in names):
+    if not isinstance(kept, ast.Attribute):
+        return
+    names = [one for one in parts(made.value, ast.Name) if one.id != "self"]
+    given = [one for one in names if source.nodes.owner(one).node is function]
+    of_class = parts(class_of(source, kept), ast.Attribute)
+    known = {one.attr for one in of_class}
+    own = {one.arg for one in function.args.args}
+    is_once = made is statement_at(source, once)
+    if any(one.id not in own or one.id in known or not is_once for one in given):
         return
     if reads := _own_reads(source, kept):
-        edits = (culprit.replace(one, source.of(made.value)) for one in reads)
+        text = source.written(made.value, {one: f"self.{one.id}" for one in given})
+        edits = (culprit.replace(one, text) for one in reads)
+        lines = [f"self.{name} = {name}" for name in dict.fromkeys(one.id for one in given)]
         title = f"compute `{source.of(kept)}` wherever it is read"
-        yield Candidate(title, (dropped(source, made), *edits))
+        yield Candidate(title, (dropped(source, made), *before(source, made, *lines), *edits))
 
 
 def _own_reads(source: Source, kept: ast.Attribute) -> list[ast.Attribute]:
