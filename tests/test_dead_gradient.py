@@ -515,3 +515,31 @@ def test_a_head_may_be_trained_alone_at_first(tmp_path):
     program = PHASES.format(first="head.parameters()")
 
     assert diagnosed_text(program, tmp_path).findings == ()
+
+
+ROUNDED = "loss = loss + (head(body(x)).sum(1).round() - 3).abs().mean()"
+SLOPED = {
+    "the rest beside it": "y = head(body(x)); loss = loss + (y - y.floor()).square().mean()",
+    "a sign of what it multiplies": "y = head(body(x)); loss = loss + (y.sign() * y).mean()",
+    "a number of no gradient": "loss = loss + x.round().sum()",
+    "straight through": "y = body(x); loss = loss + (y + (y.round() - y).detach()).mean()",
+}
+
+
+def test_a_part_of_the_loss_that_is_rounded_trains_nobody(tmp_path):
+    text = PROGRAM.format(definition="", cut=ROUNDED)
+    (found,) = (
+        one for one in diagnosed_text(text, tmp_path).findings if one.label.startswith("has slope")
+    )
+
+    assert (found.rule, found.severity, found.location.line) == ("GS403", "warning", 12)
+    assert found.evidence["reason"] == "zero-op"
+
+
+@pytest.mark.parametrize("cut", SLOPED.values(), ids=SLOPED)
+def test_what_has_a_slope_beside_a_rounding_is_not_told(cut, tmp_path):
+    text = PROGRAM.format(definition="", cut=cut)
+
+    assert not [
+        one for one in diagnosed_text(text, tmp_path).findings if one.label.startswith("has slope")
+    ]

@@ -59,8 +59,9 @@ AHEAD = 3
 # Of the size of what is trained: far above the rounding of float64, and too little to be seen.
 BESIDE = 1e-6
 SAME_LOSS = 1e-5  # relative: two ways to write what is the same
-DEEPEST = 2  # further culprits that one patch may have to repair as well
-BRANCHES = 3  # ways to repair each of them that are tried
+DEEPEST = 5  # further culprits that one patch may have to repair as well
+BRANCHES = 3  # ways to repair each of the first of them that are tried
+BRANCHED = 2  # of them; the others are repaired in the first way alone
 
 
 def _is_as_good(one: Verdict, other: Verdict) -> bool:
@@ -350,7 +351,8 @@ class Bench:
         if depth == 0 or remains.location is None:
             return
         patched = {realpath(source.file): replace(source, text=text) for source, text in one.files}
-        for more in islice(self._ways(remains, {**self.overlay, **patched}), BRANCHES):
+        most = BRANCHES if depth > DEEPEST - BRANCHED else 1
+        for more in islice(self._ways(remains, {**self.overlay, **patched}), most):
             wider = one.joined(more)
             if more.same and not self._keeps_loss(finding, one, wider):
                 continue

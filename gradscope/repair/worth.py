@@ -263,8 +263,14 @@ def gone_on(verdict: Verified, before: Trace, ahead: Seen, step: int) -> Verifie
 def _cut_off(ahead: Trace, step: int) -> verdicts.NothingToLearn | None:
     """A leaf that got a gradient before the pass that failed, and gets none in any from then on."""
     leaves = ahead.magnitudes.leaves
-    # In a pass of which no norm is known nobody has measured any.
-    measured = any(norm is not None for leaf in leaves for norm in leaf.norms[step:])
+    # In a pass of which no norm is known nobody has measured any; that of another loss may have
+    # nothing for a leaf.
+    places = {one.index: one.backward_at for one in ahead.steps}
+    measured = any(
+        norm is not None and places.get(index) == places.get(step)
+        for leaf in leaves
+        for index, norm in enumerate(leaf.norms[step:], step)
+    )
     lost = (
         leaf.name
         for leaf in leaves

@@ -21,7 +21,7 @@ from gradscope.record.sites import Site, note_site, place_of
 from gradscope.record.sizes.crossings import Crossings
 from gradscope.record.sizes.flow import Flow
 from gradscope.record.sizes.leaves import Succession
-from gradscope.record.sizes.reasons import explained, straightened, why_missing, why_zero
+from gradscope.record.sizes.reasons import explained, stepped, straightened, why_missing, why_zero
 from gradscope.record.sizes.reduction import sums_in
 
 _FEWEST_LOOKED_AT = 2  # steps of an optimizer of which it is said what they never train
@@ -83,6 +83,11 @@ class Absences:
                 is_learning = reason in _HANDED_OUT or norms.get(id(leaf))
                 if flow.bit_of(leaf) & one.lost and leaf.requires_grad and is_learning:
                     self._constants.setdefault((id(leaf), location), absence)
+        for flat, below in stepped(crossings) if crossings is not None else ():
+            at = flat.call.location
+            absence = Absence("", False, NoGradient.ZERO_OP, False, step, flat.call, location=at)
+            for leaf in (leaf for leaf in below if norms.get(id(leaf))):
+                self._constants.setdefault((id(leaf), at), absence)
         for leaf in (*held.values(), *trained.values()):
             if leaf.requires_grad and leaf.grad is None and id(leaf) not in self._settled:
                 read = self.names.gathered(id(leaf), leaf)

@@ -2,6 +2,7 @@
 zero."""
 
 import inspect
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from types import CodeType
@@ -134,6 +135,26 @@ def _draws() -> set[CodeType]:
 
 
 # A gradient of zeros
+
+
+def stepped(crossings: Crossings) -> Iterator[tuple[Crossing, list[torch.Tensor]]]:
+    """The ops without a slope, as a rounding, that are all that reads what they round, with the
+    leaves below: what is computed with their result, in a part of the loss, trains none of these.
+    """
+    found = crossings.found
+    read = Counter(at for one in found for at in one.below.values())
+    for one in found if crossings.is_whole else ():
+        is_flat = has(one.name, Trait.STEPS) and one.below and one.is_zero_into(0)
+        if not is_flat or any(read[at] > 1 for at in one.below.values()):
+            continue
+        leaves, seen, waiting = set[int](), set[int](), [*one.below.values()]
+        while waiting:
+            at = waiting.pop()
+            if at not in seen:
+                seen.add(at)
+                leaves |= {*found[at].leaves.values()}
+                waiting += found[at].below.values()
+        yield one, [crossings.variables[at] for at in sorted(leaves)]
 
 
 def why_zero(step: int, leaf: int, crossings: Crossings) -> tuple[Absence, object]:

@@ -10,9 +10,10 @@ from gradscope.ops.traits import Trait, has
 from gradscope.repair.write.culprit import Candidate, Culprit, Ways
 from gradscope.repair.write.cycles import loops_around
 from gradscope.repair.write.spelling import can_repeat, infinity
-from gradscope.repair.write.splice import before, keyword
+from gradscope.repair.write.splice import before, commented, keyword, whole_lines
 from gradscope.source import definition
 from gradscope.source.arguments import argument, canonical, spelled
+from gradscope.source.tree import parts
 
 # The parameters of torch's attention and transformer modules.
 _PADDING = tuple(f"{of}key_padding_mask" for of in ("", "src_", "tgt_", "memory_"))
@@ -26,6 +27,7 @@ def filled(culprit: Culprit) -> Iterator[Candidate]:
     if found.name in ("std", "var"):
         yield from _spread(culprit)
     elif found.name == "mean":
+        yield from _unlisted(culprit)
         yield from _mean(culprit)
     elif found.name in ("cross_entropy", "nll_loss"):
         yield from _ignored(culprit)
@@ -89,6 +91,23 @@ def _mean(culprit: Culprit) -> Iterator[Candidate]:
     if can_repeat(culprit, operand):
         new = f"{text}.sum() / max({text}.numel(), 1)"
         yield culprit.written("let the mean of nothing be 0", call, new)
+
+
+def _unlisted(culprit: Culprit) -> Iterator[Candidate]:
+    """`if x[m].numel():` around `means.append(x[m].mean())`, in a loop: a mean of nothing is none
+    of those that are averaged then."""
+    source, operand, listed = culprit.source, culprit.operands.get("self"), culprit.statement
+    lines = whole_lines(source, listed) if listed is not None else None
+    if operand is None or listed is None or lines is None or not loops_around(source, listed):
+        return
+    match listed:
+        case ast.Expr(value=ast.Call(func=ast.Attribute(attr="append"), args=[_])):
+            selected = next((one for one in parts(operand, ast.Subscript)), operand)
+            if can_repeat(culprit, selected):
+                indent, new = source.indent(listed.lineno), source.newline
+                text = commented(source, listed).replace(new, f"{new}    ")
+                line = f"{indent}if {culprit.text(selected)}.numel():{new}{indent}    {text}{new}"
+                yield Candidate("leave out what there is nothing for", (source.edit(*lines, line),))
 
 
 def _ignored(culprit: Culprit) -> Iterator[Candidate]:

@@ -13,6 +13,7 @@ from gradscope.repair.write.statements import (
     beside,
     block_of,
     dropped,
+    is_needed,
     is_on,
     lines_of,
     node_at,
@@ -140,7 +141,8 @@ def later(culprit: Culprit, request: ask.UpdateLater) -> Ways:
 
 
 def after_update(culprit: Culprit, request: ask.ComputeAfterUpdate) -> Ways:
-    """The lines of the calls below the update: moved where nobody reads them before, else again."""
+    """The lines of the calls below the update: moved where nobody reads them before, as a condition
+    with them has to be, else again."""
     source = culprit.source
     update, backward = beside(source, request.place, request.backward)
     if update is None or backward is None:
@@ -149,11 +151,21 @@ def after_update(culprit: Culprit, request: ask.ComputeAfterUpdate) -> Ways:
     lines = lines_of(request.calls, request.backward)
     found = [one for one in block[: block.index(update)] if is_on(one, lines)]
     assigned = [one for one in found if isinstance(one, ast.Assign)]
-    if not found or len(assigned) < len(found):
+    branches = [one for one in found if isinstance(one, ast.If) and _gives_alone(one)]
+    if not found or len(assigned) + len(branches) < len(found):
         return
     kept = [one for one in block[: block.index(update) + 1] if one not in found]
+    given = [one for branch in branches for one in branch.body if isinstance(one, ast.Assign)]
+    if any(is_needed(one, kept) for one in given):
+        return
     if edits := after(source, update, *(commented(source, one) for one in found)):
-        yield [*edits, *(dropped(source, one) for one in not_needed(assigned, kept))]
+        gone = [*not_needed(assigned, kept), *branches]
+        yield [*edits, *(dropped(source, one) for one in gone)]
+
+
+def _gives_alone(branch: ast.If) -> bool:
+    """Whether all that a condition does is to give names a value."""
+    return not branch.orelse and all(isinstance(one, ast.Assign) for one in branch.body)
 
 
 def retained(culprit: Culprit, request: ask.KeepGraph) -> Ways:

@@ -115,11 +115,11 @@ def rebound(culprit: Culprit, read: set[str], value: str) -> tuple[Edit, ...]:
 def not_needed(found: Sequence[ast.stmt], kept: list[ast.stmt]) -> list[ast.stmt]:
     """The statements that may go: what a line that stays reads, stays."""
     for one in reversed(found):
-        kept += [one] if isinstance(one, ast.Assign) and _is_needed(one, kept) else []
+        kept += [one] if isinstance(one, ast.Assign) and is_needed(one, kept) else []
     return [one for one in found if one not in kept]
 
 
-def _is_needed(what: ast.Assign, others: Iterable[ast.stmt]) -> bool:
+def is_needed(what: ast.Assign, others: Iterable[ast.stmt]) -> bool:
     """Whether one of the others, below it, has a name that it assigns."""
     names = set[str]().union(*map(names_in, what.targets))
     below = (names_in(other) for other in others if other.lineno > what.lineno)

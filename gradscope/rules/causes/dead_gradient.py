@@ -44,6 +44,9 @@ from gradscope.rules.rule import Asked, Rule, places, symptoms
 from gradscope.rules.wording import phrases
 from gradscope.rules.wording.dead_gradient_words import WORDS
 
+# Of a part of the loss beside what trains: it may be there to be printed.
+_MAY_BE_TOLD = (NoGradient.INTEGER, NoGradient.NO_GRAD, NoGradient.ZERO_OP)
+
 
 class DeadGradient(Rule):
     """
@@ -148,8 +151,7 @@ class DeadGradient(Rule):
         """A gradient that a loss uses as a number, how often a comparison holds, or a term that was
         cut off its graph, beside what trains the same parameters."""
         first, names = group[0], [one.leaf for one in group]
-        # Which may be there to be printed.
-        may_be_told = first.reason in (NoGradient.INTEGER, NoGradient.NO_GRAD)
+        may_be_told = first.reason in _MAY_BE_TOLD
         train = "does not train a parameter" if len(group) == 1 else "trains none of the"
         which = "" if len(group) == 1 else f" {len(group)} parameters"
         words = WORDS[first.reason]
