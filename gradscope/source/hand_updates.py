@@ -13,9 +13,8 @@ from gradscope.source.text import Source, parsed
 from gradscope.source.tree import covers, names_in, parts
 
 Holder = ast.Name | ast.Attribute
-_STEPS = frozenset(
-    "add addcdiv addcmul lerp sub subtract".split()
-)  # methods that give a new tensor
+# Methods that give a new tensor.
+_STEPS = frozenset("add addcdiv addcmul lerp sub subtract".split())
 
 
 def written(source: Source, node: ast.AST | None) -> ast.expr | None:

@@ -31,7 +31,7 @@ class _Again:
     optimizer holds. `times` counts those before which that had been trained since the one before.
     """
 
-    weights: list[float]
+    weights: list[list[Any]]
     source: str
     model: str
     account: Account
@@ -141,13 +141,9 @@ class Reloads:
         return tuple(self._found.values())
 
 
-def _sample(weights: Sequence[torch.Tensor]) -> list[float]:
+def _sample(weights: Sequence[torch.Tensor]) -> list[list[Any]]:
     """A few elements of the first ones."""
-    return [
-        float(element)
-        for one in weights[:_SAMPLED]
-        for element in one.detach().flatten()[:_SAMPLED].tolist()
-    ]
+    return [one.detach().flatten()[:_SAMPLED].tolist() for one in weights[:_SAMPLED]]
 
 
 def _is_same(own: Any, given: Any) -> bool:

@@ -68,7 +68,8 @@ class ExplodingGradient(Rule):
     def check(self, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:
         magnitudes = trace.magnitudes
         growth = magnitudes.swelling
-        has_diverged = divergence.growth_of_weights(magnitudes.leaves) >= self.limits.loss_growth
+        moved = divergence.growth_of_weights(magnitudes.leaves)  # inf where none is known
+        has_diverged = self.limits.loss_growth <= moved < math.inf
         if growth and not has_diverged and _overflows(growth, roots, self.limits):
             yield self._about_values(growth, magnitudes, roots[0])
         growing = (
