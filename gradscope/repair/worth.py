@@ -156,7 +156,7 @@ def _shortfall(
             return verdicts.NothingToLearn()
     but = _size(before, after, step)
     # A form that computes the same gives what such data has.
-    is_large = isinstance(but, verdicts.HugeLoss | verdicts.HugeGradient)
+    is_large = isinstance(but, verdicts.HugeLoss | verdicts.HugeGradient | verdicts.HugeElements)
     is_usual = kind == "stable-op" and is_large and total_norm(after.gradients) <= LEAP
     return None if is_usual else but
 
