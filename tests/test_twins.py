@@ -18,6 +18,7 @@ QUICK = "bce_by_hand"
 
 # The twin takes another convention for what has no value, and these are as good.
 ANOTHER_WAY = {
+    "half_weights_after_a_warm_up": "float32 alone, and not the layers in bfloat16 by autocast",
     "direction_of_nothing": "a vector without a direction has the gradient 0, and not 1e6 times it",
 }
 # What nobody can tell from the program, such as how small a spread may be.
