@@ -114,9 +114,9 @@ class LostUpdate(Rule):
         return self.found(
             f"the updates of `{one.model}` are thrown away: it is given the weights of"
             f" `{one.source}` again and again",
-            f"{plural(one.times, 'time')} that has undone what `{one.optimizer}` had done since the"
-            f" time before: nobody has changed `{one.source}` meanwhile. A target network is to"
-            " follow the one that is trained, and not the other way round.",
+            f"Loading them has undone {plural(one.times, 'time')} what `{one.optimizer}` had done"
+            f" since the time before, and nobody has changed `{one.source}` meanwhile. A target"
+            " network is to follow the one that is trained, and not the other way round.",
             severity=Severity.WARNING,
             phase=Phase.OPTIMIZER,
             step=one.step,
