@@ -487,6 +487,25 @@ FREED = {
             cached(x).square().mean().backward()
             optimizer.step()
     """,
+    "by each module of a list": """
+        class Layer(nn.Module):
+            def __init__(self, links):
+                super().__init__()
+        -         self.table = torch.tanh(links)  # <-
+        +         self.links = links
+
+            def forward(self, x):
+        -         return x @ self.table
+        +         return x @ torch.tanh(self.links)
+
+        weight = nn.Parameter(torch.randn(3, 3))
+        layers = nn.ModuleList([Layer(weight) for _ in range(2)])
+        optimizer = torch.optim.SGD([weight], lr=0.1)
+        for _ in range(3):
+            optimizer.zero_grad()
+            layers[1](layers[0](x)).square().mean().backward()
+            optimizer.step()
+    """,
     "step by hand between two losses": """
         for _ in range(3):
             h = torch.tanh(net(x))  # <-

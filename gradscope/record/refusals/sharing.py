@@ -21,6 +21,9 @@ from gradscope.record.refusals.exceptions import Raised
 from gradscope.record.refusals.notes import Noted, Notes, Pass, Updated, held_graphs
 from gradscope.record.sites import Site, instructions, resolve
 
+# Code of its own, until Python 3.12 but for the first.
+_COMPREHENSIONS = frozenset(("<genexpr>", "<listcomp>", "<setcomp>", "<dictcomp>"))
+
 
 class Sharing:
     """Asked of what was noted."""
@@ -155,7 +158,7 @@ class Sharing:
         later = {frame for seq, one in calls if seq >= since for frame in one.user}
         # What a comprehension makes is made by the function that it stands in.
         made = note.user if note is not None else ()
-        way = [one for one in reversed(made) if not one[0].co_name.startswith("<genexpr")]
+        way = [one for one in reversed(made) if one[0].co_name not in _COMPREHENSIONS]
         found = [frame for frame in way if frame not in later]
         inner = {frame: below for frame, below in pairwise(way) if _gives_nothing(below[0])}
         frame = found[0] if found else None

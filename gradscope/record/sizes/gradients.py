@@ -391,7 +391,7 @@ class Sizes:
             own_backwards=self._own_backwards.facts(),
             modes=self._modes.facts(self.updates.trained.keys(), self.names.modules),
             reloads=self._reloads.facts(),
-            undoings=tuple(self._reloads.undoings()),
+            undoings=self._reloads.undoings(),
             unread_flags=unread_flags(self.names, self.updates.held, self.usages.files),
             depth=self._depth,
         )

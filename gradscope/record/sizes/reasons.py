@@ -142,10 +142,12 @@ def stepped(crossings: Crossings) -> Iterator[tuple[Crossing, list[torch.Tensor]
     leaves below: what is computed with their result, in a part of the loss, trains none of these.
     """
     found = crossings.found
+    flat = [one for one in found if one.is_zero_into(0) and has(one.name, Trait.STEPS)]
+    if not flat or not crossings.is_whole:
+        return
     read = Counter(at for one in found for at in one.below.values())
-    for one in found if crossings.is_whole else ():
-        is_flat = has(one.name, Trait.STEPS) and one.below and one.is_zero_into(0)
-        if not is_flat or any(read[at] > 1 for at in one.below.values()):
+    for one in flat:
+        if not one.below or any(read[at] > 1 for at in one.below.values()):
             continue
         leaves, seen, waiting = set[int](), set[int](), [*one.below.values()]
         while waiting:

@@ -3,7 +3,7 @@ that loading it restores nothing of what training has changed since. And states 
 nobody trains, which throw one that is trained back again and again."""
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +21,6 @@ from gradscope.record.stand_ins import is_elsewhere, stand_in, without_us
 
 _MOST = 100_000  # tensors whose states are remembered
 _OFTEN = 2  # times that the same weights undo what was learnt: best ones may be gone back to once
-
 _SAMPLED = 8  # weights, and elements of each
 
 
@@ -47,7 +46,7 @@ class Reloads:
         self._usages = usages
         # By the identity of a tensor in a state: after how many passes it was taken, and where.
         self._taken: dict[int, tuple[int, Site]] = {}
-        self._last: tuple[str, int] = "", 0  # module whose state was taken last, and its tensors
+        self._last: tuple[str, int] = "", 0  # whose state was taken last, and the id of that
         self._again: dict[Site, _Again] = {}  # by the place that loads
         self._within = False  # a call for a module calls itself for those in it
         self._found: dict[Site, Reload] = {}  # by the place that loads
@@ -99,18 +98,9 @@ class Reloads:
             self._note_again(module, given, site)
         if taken < 0 or taken == self._context.step or not all(_is_same(*both) for both in given):
             return
-        passes = self._context.step - taken
-        self._found.setdefault(
-            site,
-            Reload(
-                self._named(module),
-                len(given),
-                passes,
-                self._context.step,
-                place_of(place),
-                place_of(site),
-            ),
-        )
+        name, step = self._named(module), self._context.step
+        places = place_of(place), place_of(site)
+        self._found.setdefault(site, Reload(name, len(given), step - taken, step, *places))
 
     def _note_again(self, module: nn.Module, given: list[tuple[Any, Any]], site: Site) -> None:
         """Of a state that was taken right before, of another module."""
@@ -131,11 +121,12 @@ class Reloads:
     def _named(self, module: nn.Module) -> str:
         return self._context.names.modules.get(id(module)) or type(module).__name__
 
-    def undoings(self) -> Iterator[Undoing]:
-        for site, one in self._again.items():
-            if one.times >= _OFTEN:
-                optimizer = one.account.name
-                yield Undoing(one.model, one.source, one.times, optimizer, one.step, place_of(site))
+    def undoings(self) -> tuple[Undoing, ...]:
+        return tuple(
+            Undoing(one.model, one.source, one.times, one.account.name, one.step, place_of(site))
+            for site, one in self._again.items()
+            if one.times >= _OFTEN
+        )
 
     def facts(self) -> tuple[Reload, ...]:
         return tuple(self._found.values())

@@ -116,8 +116,7 @@ def _where_read(culprit: Culprit, place: Location, once: Location | None) -> Ite
         return
     names = [one for one in parts(made.value, ast.Name) if one.id != "self"]
     given = [one for one in names if source.nodes.owner(one).node is function]
-    of_class = parts(class_of(source, kept), ast.Attribute)
-    known = {one.attr for one in of_class}
+    known = {one.attr for one in parts(class_of(source, kept), ast.Attribute)}
     own = {one.arg for one in function.args.args}
     is_once = made is statement_at(source, once)
     if any(one.id not in own or one.id in known or not is_once for one in given):

@@ -150,8 +150,7 @@ def slowed(culprit: Culprit, request: ask.SlowSchedule) -> Ways:
 
 def _of_all_batches(culprit: Culprit, loops: Sequence[ast.stmt]) -> Iterator[Candidate]:
     """`len(loader) * epochs` for what a schedule is given that has `len(loader)` in it alone."""
-    source, moves = culprit.source, _receiver_of(culprit.node)
-    made = definition(source, moves) if moves is not None else None
+    source, made = culprit.source, definition(culprit.source, _receiver_of(culprit.node))
     match loops:
         case [
             ast.For(iter=batches),

@@ -11,6 +11,7 @@ from gradscope.repair.write.culprit import Candidate, Culprit, Ways
 from gradscope.repair.write.cycles import loops_around
 from gradscope.repair.write.spelling import can_repeat, infinity
 from gradscope.repair.write.splice import before, commented, keyword, whole_lines
+from gradscope.repair.write.statements import within
 from gradscope.source import definition
 from gradscope.source.arguments import argument, canonical, spelled
 from gradscope.source.tree import parts
@@ -104,9 +105,9 @@ def _unlisted(culprit: Culprit) -> Iterator[Candidate]:
         case ast.Expr(value=ast.Call(func=ast.Attribute(attr="append"), args=[_])):
             selected = next((one for one in parts(operand, ast.Subscript)), operand)
             if can_repeat(culprit, selected):
-                indent, new = source.indent(listed.lineno), source.newline
-                text = commented(source, listed).replace(new, f"{new}    ")
-                line = f"{indent}if {culprit.text(selected)}.numel():{new}{indent}    {text}{new}"
+                opening = f"if {culprit.text(selected)}.numel()"
+                text = within(source, opening, listed, commented(source, listed))
+                line = f"{source.indent(listed.lineno)}{text}{source.newline}"
                 yield Candidate("leave out what there is nothing for", (source.edit(*lines, line),))
 
 

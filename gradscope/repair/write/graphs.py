@@ -61,17 +61,12 @@ def _averaged(culprit: Culprit, name: str) -> Iterator[ast.expr]:
         terms = _both(value, ast.Add) if is_here or source.of(target) == name else ()
         weighed = [_both(term, ast.Mult) for term in terms]
         for kept, new in permutations(weighed, 2):
-            others = [one for one in kept if not _is_of(source, one, target)]
-            if len(others) != 1 or constant(source, others[0]) is None:
-                continue
-            weight = source.of(others[0])
-            entering = [
-                part
-                for part in new
-                if not _is_number(source, part) and weight not in source.of(part)
-            ]
-            if len(entering) == 1:
-                yield entering[0]
+            weights = [one for one in kept if not _is_of(source, one, target)]
+            if len(weights) == 1 and constant(source, weights[0]) is not None:
+                weight = source.of(weights[0])
+                entering = [one for one in new if weight not in source.of(one)]
+                entering = [one for one in entering if not _is_number(source, one)]
+                yield from entering if len(entering) == 1 else ()
 
 
 def _is_of(source: Source, node: ast.expr, target: ast.expr) -> bool:

@@ -18,6 +18,7 @@ from gradscope.repair.write.uses import (
     given_to,
     handed_over,
     is_handed_along,
+    only_call,
     reads_of_argument,
     returned,
 )
@@ -72,14 +73,15 @@ class Reading:
     def given(self, node: ast.expr) -> ast.expr | None:
         """What a name was given, which may mean something else here; None where nobody knows."""
         self.seen.add(node)
-        given, around = definition(self.culprit.source, node), _blocks(self.culprit, self.place)
-        if given is None and (handed := handed_over(self.culprit.source, node)) is not None:
-            given, call = handed
-            around |= _blocks(self.culprit, call)
+        source, around = self.culprit.source, [self.place]
+        given = definition(source, node)
+        if given is None and (given := handed_over(source, node)) is not None:
+            around += filter(None, [only_call(source, node)])
         if given is None:
             return None
         # Computed under no_grad or autocast, it would mean something else outside of that.
-        return None if _blocks(self.culprit, given) - around else given
+        here = set[ast.AST]().union(*(_blocks(self.culprit, one) for one in around))
+        return None if _blocks(self.culprit, given) - here else given
 
     def _holds(self, node: ast.expr) -> bool:
         """Whether an expression has the same value at the place."""

@@ -10,7 +10,7 @@ from gradscope.facts import Edit
 from gradscope.facts import requests as ask
 from gradscope.repair.write.culprit import Culprit, Ways
 from gradscope.repair.write.splice import after, before, whole_lines
-from gradscope.repair.write.statements import block_of, node_at
+from gradscope.repair.write.statements import block_of, node_at, within
 from gradscope.repair.write.training import optimizers
 from gradscope.source import Source, operands
 from gradscope.source.arguments import BINARY, called, is_in_place, spelled
@@ -69,7 +69,7 @@ def in_place(culprit: Culprit) -> Ways:
     guards = [item.context_expr for item in items]
     guards += [one for each in around for one in getattr(each, "decorator_list", ())]
     if not any(source.of(one) in (guard, guard.removesuffix("()")) for one in guards):
-        text = within(source, guard, first, text)
+        text = within(source, f"with {guard}", first, text)
     yield [source.edit(start, past, text + new)]
 
 
@@ -111,7 +111,7 @@ def projected(culprit: Culprit, request: ask.ProjectLeaf) -> Ways:
         bounds += [f"{key}={source.of(one)}" for key, one in op.keywords.items()]
         text = f"{name}.{op.name}_({', '.join(bounds)})"
         guard = culprit.torch("torch.no_grad()")
-        yield [source.replaced(statement, within(source, guard, statement, text))]
+        yield [source.replaced(statement, within(source, f"with {guard}", statement, text))]
 
 
 def copied_leaf(culprit: Culprit, request: ask.CopyLeaf) -> Ways:
@@ -197,10 +197,5 @@ def without_grad(culprit: Culprit) -> Ways:
     block = block_of(source, statement)
     rest = takewhile(partial(is_write, source), block[block.index(statement) + 1 :])
     start, end = source.extent(statement)[0], source.extent([statement, *rest][-1])[1]
-    yield [source.edit(start, end, within(source, guard, statement, source.text[start:end]))]
-
-
-def within(source: Source, guard: str, first: ast.stmt, text: str) -> str:
-    """Statements from `first` on in a `with` block."""
-    new, indent = source.newline, source.indent(first.lineno)
-    return f"with {guard}:{new}{indent}    {text.replace(new, f'{new}    ')}"
+    text = within(source, f"with {guard}", statement, source.text[start:end])
+    yield [source.edit(start, end, text)]

@@ -57,6 +57,12 @@ def is_on(statement: ast.stmt, lines: set[int]) -> bool:
     return any(covers(statement, line) for line in lines)
 
 
+def within(source: Source, opening: str, first: ast.stmt, text: str) -> str:
+    """Statements from `first` on in a block that is opened so: `with torch.no_grad()`."""
+    new, indent = source.newline, source.indent(first.lineno)
+    return f"{opening}:{new}{indent}    {text.replace(new, f'{new}    ')}"
+
+
 def dropped(source: Source, statement: ast.stmt) -> Edit:
     start, past = whole_lines(source, statement) or (0, 0)
     return source.edit(start, past, "")

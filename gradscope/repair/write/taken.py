@@ -6,8 +6,8 @@ from gradscope.facts import requests as ask
 from gradscope.repair.write.culprit import Culprit, Ways
 from gradscope.repair.write.detached import FACTORIES
 from gradscope.repair.write.reading import Reading
-from gradscope.repair.write.refused import within
 from gradscope.repair.write.splice import after, before, keyword
+from gradscope.repair.write.statements import within
 from gradscope.source.spans import ancestors
 from gradscope.source.tree import assigned, parts
 
@@ -96,7 +96,7 @@ def written_into(culprit: Culprit, request: ask.WriteIntoParameter) -> Ways:
     if isinstance(statement, ast.Assign):
         text = f"{request.name}.copy_({source.of(statement.value)})"
         guard = culprit.torch("torch.no_grad()")
-        yield [source.replaced(statement, within(source, guard, statement, text))]
+        yield [source.replaced(statement, within(source, f"with {guard}", statement, text))]
 
 
 def by_magnitude(culprit: Culprit) -> Ways:

@@ -321,25 +321,22 @@ def argument_of(source: Source, name: ast.Name) -> ast.expr | None:
     is_own = given is not None and given.statement is function
     if not is_own or not isinstance(function, ast.FunctionDef):
         return None
-    calls = calls_around(source, name)
-    return arguments_of(function, calls[0]).get(name.id) if len(calls) == 1 else None
+    call = only_call(source, name)
+    return arguments_of(function, call).get(name.id) if call is not None else None
 
 
-def handed_over(source: Source, node: ast.AST) -> tuple[ast.expr, ast.Call] | None:
-    """What the one call of its function gives a parameter by a name, as the caller computes it, and
-    that call."""
-    given = argument_of(source, node) if isinstance(node, ast.Name) else None
-    made = definition(source, given)
-    return (made, calls_around(source, node)[0]) if made is not None else None
+def handed_over(source: Source, node: ast.AST) -> ast.expr | None:
+    """What the one call of its function gives a parameter by a name, as the caller computes it."""
+    return definition(source, argument_of(source, node) if isinstance(node, ast.Name) else None)
 
 
 def is_handed_along(source: Source, node: ast.expr, place: ast.expr) -> bool:
     """Whether an expression of the caller means the same in the function of a place: all names in
     it that are the caller's own are given to the function under the same names."""
-    function, calls = source.nodes.function(place), calls_around(source, place)
-    if not isinstance(function, ast.FunctionDef) or len(calls) != 1:
+    function, call = source.nodes.function(place), only_call(source, place)
+    if not isinstance(function, ast.FunctionDef) or call is None:
         return False
-    call, given = calls[0], arguments_of(function, calls[0])
+    given = arguments_of(function, call)
     own = source.nodes.scope(function.body[0]).bindings
     return holds(source, node, call) and all(
         isinstance(one := given.get(name.id), ast.Name)
@@ -382,6 +379,12 @@ def reads_of_argument(source: Source, call: ast.Call, value: ast.expr) -> list[a
         return []
     reads = source.nodes.scope(function.body[0]).owner(name).reads.get(name, ())
     return [one for one in reads if argument_of(source, one) is value]
+
+
+def only_call(source: Source, value: ast.AST) -> ast.Call | None:
+    """The one call of the function that a value stands in; None where there are others."""
+    calls = calls_around(source, value)
+    return calls[0] if len(calls) == 1 else None
 
 
 def calls_around(source: Source, value: ast.AST) -> list[ast.Call]:

@@ -117,10 +117,10 @@ class DivergingTraining(Rule):
         why, number_of_fault = _of_setting(fault) if fault else (_why(update), "")
         if stale:
             why = _why_stale(update)
-        place, label = update.location, _STALE if stale else f"steps {_at(update)}".strip()
-        steps_at, adds_up = (place, label), total.location if total is not None else None
-        if total is not None and adds_up is not None:
-            place, label = adds_up, f"adds up {total.terms:,} terms, no mean"
+        steps = update.location, _STALE if stale else f"steps {_at(update)}".strip()
+        place, label = steps
+        if total is not None and total.location is not None:
+            place, label = total.location, f"adds up {total.terms:,} terms, no mean"
         numbers = (
             f"loss by step: {phrases.series([_sign(rise) * loss for loss in rise.losses])}",
             _norms(magnitudes.totals(), rise),
@@ -138,7 +138,7 @@ class DivergingTraining(Rule):
             op=roots[0].event.op if roots else "step",
             location=place,
             label=label,
-            related=places(("use", *steps_at)) if place != steps_at[0] else (),
+            related=places(("use", *steps)) if place != update.location else (),
             evidence={
                 "losses": list(rise.losses),
                 "factor": rise.factor,

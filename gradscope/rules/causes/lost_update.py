@@ -38,10 +38,10 @@ class LostUpdate(Rule):
     brought it there, or multiplies it by itself, a clipping bound cuts the gradients down to
     almost nothing, half precision rounds the step away, gradients are so large that what a step is
     divided by becomes inf, an update by hand goes to a name and to no parameter, the weights of a
-    module that nobody trains are loaded over those that are. Also gradients
-    that several steps use, since they are cleared too seldom. Parameters that get a gradient beside
-    those that an optimizer holds, and that none holds, are noted, and told where its groups are
-    a split of all parameters, which fits none of them.
+    module that nobody trains are loaded over those that are. Also gradients that several steps use,
+    since they are cleared too seldom. Parameters that get a gradient beside those that an optimizer
+    holds, and that none holds, are noted, and told where its groups are a split of all parameters,
+    which fits none of them.
 
     ## Why is this bad?
     Nothing raises and nothing is NaN. The loss is computed, backward runs, and training does not do
