@@ -11,6 +11,8 @@ import torch.nn.functional as F
 torch.manual_seed(0)
 x, y, hits, n = torch.randn(6, 3), torch.arange(6) % 4, torch.rand(6, 4), torch.tensor([6])
 net = nn.Linear(3, 4)
+bags, goal = net(x).view(2, 3, 4), hits[:2]
+heads = bags.view(2, 3, 2, 2).transpose(1, 2)
 samples = nn.LogSoftmax(dim=0)
 """
 WRONG = [
@@ -55,6 +57,15 @@ WRONG = [
      "p = F.log_softmax(net(x), -1)\nloss = nn.CTCLoss()(p[:, None], y[None, 1:3], n, n // 3)"),
     ("p = net(x).softmax(1)\nloss = nn.KLDivLoss()(p.view(-1), hits.softmax(1).view(-1))",
      "p = net(x).log_softmax(1)\nloss = nn.KLDivLoss()(p.view(-1), hits.softmax(1).view(-1))"),
+    # weights of a sum within each sample
+    ("a = F.softmax(bags.mean(-1, True), dim=0)\nloss = F.mse_loss((a * bags).sum(1), goal)",
+     "a = F.softmax(bags.mean(-1, True), dim=1)\nloss = F.mse_loss((a * bags).sum(1), goal)"),
+    ("a = F.softmax(bags @ bags.mT)\nloss = ((a @ bags).mean(1) - goal).pow(2).mean()",
+     "a = F.softmax(bags @ bags.mT, dim=2)\nloss = ((a @ bags).mean(1) - goal).pow(2).mean()"),
+    ("a = bags.sum(2).softmax(0)\nloss = torch.einsum('bp,bpd->bd', a, bags).sub(goal).abs().mean()",
+     "a = bags.sum(2).softmax(1)\nloss = torch.einsum('bp,bpd->bd', a, bags).abs().mean()"),
+    ("a = F.dropout(torch.softmax(heads @ heads.mT, 0))\nloss = F.mse_loss(a @ heads, heads + 1)",
+     "a = F.dropout(torch.softmax(heads @ heads.mT, 3))\nloss = F.mse_loss(a @ heads, heads + 1)"),
 ]  # fmt: skip
 RIGHT = [
     "F.cross_entropy(net(x), y)",
@@ -81,6 +92,16 @@ RIGHT = [
     "-net(x).log_softmax(0)[torch.arange(4), torch.arange(4)].mean()",
     "F.cross_entropy(net(x).softmax(1) / 0.05, y)",  # a temperature makes scores of it
     "F.cross_entropy(net(x).sigmoid() * 10 - 5, y)",
+    "F.mse_loss((bags.mean(-1, True).softmax(1) * bags).sum(1), goal)",
+    "F.mse_loss(bags @ bags.mT @ bags, bags + 1)",
+    # the first dimension is that of time, of capsules, of the members of an ensemble, of clusters
+    "F.mse_loss((bags.mean(-1, True).softmax(0) * bags).sum(0), hits[:3])",
+    "F.mse_loss((bags.mean(-1, True).softmax(0) * bags).sum(1).mean(0), goal[0])",
+    "F.mse_loss((bags[..., :1].softmax(0) * bags).sum(2).mT, hits[:3, :2])",
+    "F.mse_loss(net(x).softmax(0).mT @ x, goal[0, :3] * torch.ones(4, 1))",
+    # the samples of a batch weigh their own losses
+    "(goal.mean(1).softmax(0) * (bags - goal[:, None]).pow(2).mean((1, 2))).sum()",
+    "(bags.mean(1).softmax(0) * goal).sum(1).mean()",
 ]
 
 
@@ -91,7 +112,7 @@ def test_probabilities_in_the_place_of_scores_are_told(tmp_path, lines, patched)
     (found,) = report.findings
     fix = found.fixes[0]
 
-    assert (found.rule, found.location.line) == ("GS412", 9)
+    assert (found.rule, found.location.line) == ("GS412", 11)
     added = [line[1:] for line in fix.patch.splitlines() if line.startswith("+")]
     assert added[1:] == [line for line in patched.splitlines() if line not in lines.splitlines()]
     assert fix.verified is True
@@ -115,6 +136,6 @@ def test_a_target_of_log_probabilities_is_told(tmp_path, loss, patched):
     text = f"{HEAD}p, q = F.log_softmax(net(x), 1), F.log_softmax(hits, 1)\nloss = {loss}\n"
     (found,) = diagnosed_text(f"{text}loss.backward()\n", tmp_path, verify=True).findings
 
-    assert (found.rule, found.location.line) == ("GS203", 10)
+    assert (found.rule, found.location.line) == ("GS203", 12)
     assert found.fixes[0].verified
     assert f"+loss = {patched}\n" in found.fixes[0].patch

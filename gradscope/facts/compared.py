@@ -9,7 +9,9 @@ class Scores:
     """A loss, `taken`, that takes raw scores or log-probabilities of `classes`, and is given the
     probabilities that the call `made` gives. `along`: or log-probabilities along the first of two
     dimensions, where the loss has its classes along the second. `logarithms`: it takes those.
-    `raw`: it is given scores, `made` is the loss itself."""
+    `raw`: it is given scores, `made` is the loss itself. `weights`: `taken` is no loss, but a sum
+    over the second dimension of `along`, of `classes` terms, weighted by what `made` gives along
+    the first, which is that of the samples."""
 
     made: Call
     taken: Call
@@ -18,6 +20,7 @@ class Scores:
     logarithms: bool
     along: tuple[int, int] | None = None
     raw: bool = False
+    weights: bool = False
 
 
 @dataclass(frozen=True, slots=True)

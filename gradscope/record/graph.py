@@ -135,9 +135,13 @@ def shape_of(node: Any) -> tuple[int, ...]:
 
 
 def dim_of(node: Any) -> int:
-    """The dimension that the op worked along, which a node keeps without its sign."""
-    dim: int = node._saved_dim
-    return (dim - 2**64 if dim >= 2**63 else dim) % len(shape_of(node))
+    """The dimension that the op worked along."""
+    return dimension(node._saved_dim, len(shape_of(node)))
+
+
+def dimension(kept: int, count: int) -> int:
+    """One of `count` dimensions, as a node keeps it: without its sign."""
+    return (kept - 2**64 if kept >= 2**63 else kept) % count
 
 
 def roles(node: Any) -> Iterator[str]:

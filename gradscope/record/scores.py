@@ -1,5 +1,6 @@
 """Losses that take raw scores, or log-probabilities, and are given others of these, or
-probabilities; and losses that compare what has bounds with targets beyond them."""
+probabilities; weights over the wrong dimension; and losses that compare what has bounds with
+targets beyond them."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -14,6 +15,7 @@ from gradscope.record.context import RunContext
 from gradscope.record.finite import is_indirect, plain
 from gradscope.record.graph import dim_of, inputs, node_name, saved, shape_of
 from gradscope.record.passes import BackwardPass
+from gradscope.record.weighted import over_samples
 
 _MOST = 8  # places
 _ROUNDED = 1e-3  # above 0: log-probabilities in half precision
@@ -81,6 +83,8 @@ class GivenScores:
                 continue
             classes = shape_of(made)[dim_of(made)] if hasattr(made, "_saved_dim") else 2
             self._keep(node, made, classes, along)
+        for made, total, dim in over_samples(one) if len(self.found) < _MOST else ():
+            self._keep(total, made, shape_of(made)[dim], (0, dim), weights=True)
 
     def _keep(
         self,
@@ -90,13 +94,15 @@ class GivenScores:
         along: tuple[int, int] | None = None,
         *,
         raw: bool = False,
+        weights: bool = False,
     ) -> None:
         name = type(node).__name__
         call, given = self._context.call(node), self._context.call(made)
         if call is not None and given is not None:
             taken = replace(call, op="kl_div") if name == _DIVERGENCE else call
             logarithms = name in (*_LIKELIHOODS, *_ALIGNMENTS, _DIVERGENCE)
-            fact = Scores(given, taken, self._context.step, classes, logarithms, along, raw)
+            step = self._context.step
+            fact = Scores(given, taken, step, classes, logarithms, along, raw, weights)
             self.found.setdefault(given.location, fact)
 
     def _look_at_classes(self, node: Any, one: BackwardPass) -> None:

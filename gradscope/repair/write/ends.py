@@ -188,6 +188,8 @@ def along_classes(culprit: Culprit, request: ask.AlongClasses) -> Ways:
     dim = argument(module or made, "dim") or next(iter(listed), None)
     if dim is not None:
         yield [culprit.replace(dim, f"{request.dim}")]
+    else:  # torch takes the first of one or three dimensions
+        yield [keyword(culprit.source, module or made, "dim", f"{request.dim}")]
 
 
 def _made(culprit: Culprit) -> Call | None:

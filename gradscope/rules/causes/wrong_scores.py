@@ -15,7 +15,8 @@ class WrongScores(Rule):
     ## What it does
     Finds a loss that takes raw scores, or log-probabilities, and is given probabilities: a softmax
     before `cross_entropy`, a sigmoid before `binary_cross_entropy_with_logits`, a softmax without
-    a logarithm before `nll_loss`, or a log_softmax over the samples.
+    a logarithm before `nll_loss`, or a log_softmax over the samples. Likewise the weights of a sum
+    within each sample (attention, pooling) which a softmax has made over the samples of the batch.
 
     ## Why is this bad?
     Nothing raises, and the loss falls a little. Normalised twice, the best probability of n classes
@@ -54,6 +55,19 @@ class WrongScores(Rule):
             why = (
                 f"`{taken}` takes no logarithm and normalises nothing: the loss falls without end"
                 " as the scores of what is right grow. No other class has to lose for it."
+            )
+        elif one.along is not None and one.weights:
+            along, dim = one.along
+            fix = ask.AlongClasses(made, dim)
+            message = (
+                f"`{made}` normalises along dimension {along}, that of the samples; what it weighs"
+                f" is summed over dimension {dim}"
+            )
+            why = (
+                f"`{taken}` adds up {one.classes} terms of each sample, whose weights do not sum to"
+                f" 1: along dimension {along} it is those of different samples that do. What the"
+                " model makes of a sample depends on which others are in its batch; alone, each"
+                " term has the weight 1."
             )
         elif one.along is not None:
             along, classes = one.along
@@ -94,6 +108,8 @@ class WrongScores(Rule):
             label = "reads them as log-probabilities"
         elif one.along is not None:
             label, use = "normalises over the samples", "takes one class of each sample"
+        if one.weights:
+            use = "sums within each sample"
         at = one.taken.location if not one.raw else None
         return self.found(
             message,
@@ -104,6 +120,6 @@ class WrongScores(Rule):
             label=label,
             severity=Severity.ERROR if one.raw else self.severity,
             related=places(("use", at, use)),
-            evidence={"classes": one.classes},
+            evidence={} if one.weights else {"classes": one.classes},
             fixes=(fix,),
         )
