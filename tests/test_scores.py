@@ -62,7 +62,7 @@ WRONG = [
      "a = F.softmax(bags.mean(-1, True), dim=1)\nloss = F.mse_loss((a * bags).sum(1), goal)"),
     ("a = F.softmax(bags @ bags.mT)\nloss = ((a @ bags).mean(1) - goal).pow(2).mean()",
      "a = F.softmax(bags @ bags.mT, dim=2)\nloss = ((a @ bags).mean(1) - goal).pow(2).mean()"),
-    ("a = bags.sum(2).softmax(0)\nloss = torch.einsum('bp,bpd->bd', a, bags).sub(goal).abs().mean()",
+    ("a = bags.sum(2).softmax(0)\nloss = torch.einsum('bp,bpd->bd', a, bags).abs().mean()",
      "a = bags.sum(2).softmax(1)\nloss = torch.einsum('bp,bpd->bd', a, bags).abs().mean()"),
     ("a = F.dropout(torch.softmax(heads @ heads.mT, 0))\nloss = F.mse_loss(a @ heads, heads + 1)",
      "a = F.dropout(torch.softmax(heads @ heads.mT, 3))\nloss = F.mse_loss(a @ heads, heads + 1)"),
