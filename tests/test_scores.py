@@ -58,10 +58,16 @@ WRONG = [
     ("p = net(x).softmax(1)\nloss = nn.KLDivLoss()(p.view(-1), hits.softmax(1).view(-1))",
      "p = net(x).log_softmax(1)\nloss = nn.KLDivLoss()(p.view(-1), hits.softmax(1).view(-1))"),
     # weights of a sum within each sample
+    ("a = F.log_softmax(bags[..., 0], 0)\nloss = -torch.logsumexp(a + bags[..., 1], 1).mean()",
+     "a = F.log_softmax(bags[..., 0], 1)\nloss = -torch.logsumexp(a + bags[..., 1], 1).mean()"),
+    ("a = F.softmax(bags[..., 0], 0)\nloss = F.mse_loss((a * bags[..., 1]).sum(1), goal[:, 0])",
+     "a = F.softmax(bags[..., 0], 1)\nloss = F.mse_loss((a * bags[..., 1]).sum(1), goal[:, 0])"),
     ("a = F.softmax(bags.mean(-1, True), dim=0)\nloss = F.mse_loss((a * bags).sum(1), goal)",
      "a = F.softmax(bags.mean(-1, True), dim=1)\nloss = F.mse_loss((a * bags).sum(1), goal)"),
     ("a = F.softmax(bags @ bags.mT)\nloss = ((a @ bags).mean(1) - goal).pow(2).mean()",
      "a = F.softmax(bags @ bags.mT, dim=2)\nloss = ((a @ bags).mean(1) - goal).pow(2).mean()"),
+    ("a = bags[..., :1].softmax(0)\nloss = (a * x.view(2, 3, 3)).sum(1).pow(2).mean()",
+     "a = bags[..., :1].softmax(1)\nloss = (a * x.view(2, 3, 3)).sum(1).pow(2).mean()"),
     ("a = bags.sum(2).softmax(0)\nloss = torch.einsum('bp,bpd->bd', a, bags).abs().mean()",
      "a = bags.sum(2).softmax(1)\nloss = torch.einsum('bp,bpd->bd', a, bags).abs().mean()"),
     ("a = F.dropout(torch.softmax(heads @ heads.mT, 0))\nloss = F.mse_loss(a @ heads, heads + 1)",
@@ -99,7 +105,11 @@ RIGHT = [
     "F.mse_loss((bags.mean(-1, True).softmax(0) * bags).sum(1).mean(0), goal[0])",
     "F.mse_loss((bags[..., :1].softmax(0) * bags).sum(2).mT, hits[:3, :2])",
     "F.mse_loss(net(x).softmax(0).mT @ x, goal[0, :3] * torch.ones(4, 1))",
-    # the samples of a batch weigh their own losses
+    # the samples of a batch weigh their own losses, or are told from each other
+    "-(F.log_softmax(bags @ bags[0, 0], 0) + bags[..., 1]).logsumexp(0).mean()",
+    "-(net(x) @ net(x).T).log_softmax(0).diag().mean() - (net(x) @ x.repeat(1, 2)[:, :4].T)"
+    ".log_softmax(1).diag().mean()",
+    "(net(x).softmax(0) * hits).sum(1).mean()",
     "(goal.mean(1).softmax(0) * (bags - goal[:, None]).pow(2).mean((1, 2))).sum()",
     "(bags.mean(1).softmax(0) * goal).sum(1).mean()",
 ]

@@ -68,6 +68,8 @@ class GivenScores:
                 self._look_at_chances(node)
             elif name in _TAKE:
                 self._look_at_classes(node, one)
+        for made, total, dim in over_samples(one) if len(self.found) < _MOST else ():
+            self._keep(total, made, shape_of(made)[dim], (0, dim), weights=True)
 
     def after_backward(self, one: BackwardPass) -> None:
         for node in one.above if len(self.found) < _MOST else ():
@@ -83,8 +85,6 @@ class GivenScores:
                 continue
             classes = shape_of(made)[dim_of(made)] if hasattr(made, "_saved_dim") else 2
             self._keep(node, made, classes, along)
-        for made, total, dim in over_samples(one) if len(self.found) < _MOST else ():
-            self._keep(total, made, shape_of(made)[dim], (0, dim), weights=True)
 
     def _keep(
         self,

@@ -1,4 +1,5 @@
-"""Sums over one dimension, weighted by a softmax along another: that of the samples of a batch."""
+"""Sums over one dimension, also of logarithms, weighted by a softmax along another: that of the
+samples of a batch."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -8,7 +9,7 @@ from gradscope.record.passes import BackwardPass
 
 _FARTHEST = 8  # views and a dropout between the two, as `einsum` makes them
 _MOVED = ("PermuteBackward0", "TransposeBackward0")
-_KEPT = (  # the elements in their order, each as it was or scaled
+_VIEWS = (  # with the elements in their order
     "UnsqueezeBackward0",
     "SqueezeBackward0",
     "SqueezeBackward1",
@@ -16,12 +17,19 @@ _KEPT = (  # the elements in their order, each as it was or scaled
     "ViewBackward0",
     "UnsafeViewBackward0",
     "ReshapeAliasBackward0",
+)
+_BROADCAST = (  # each element as it was or scaled
     "ExpandBackward0",
     "CloneBackward0",
     "MulBackward0",
     "DivBackward0",
     "NativeDropoutBackward0",
 )
+# How logarithms are weighed and added up, and how numbers are.
+_WEIGH = {
+    "LogSoftmaxBackward0": (("AddBackward0", "SubBackward0"), "LogsumexpBackward0"),
+    "SoftmaxBackward0": (("MulBackward0",), "SumBackward1"),
+}
 _Axes = list[int | None]  # for each dimension of a view that of the softmax
 
 
@@ -31,7 +39,7 @@ def over_samples(one: BackwardPass) -> Iterator[tuple[Any, Any, int]]:
     summed over another, but not along that of the samples, which then weigh each other."""
     counts = {shape_of(below)[0] for node in one.above for below in _averaged(node)}
     for node in one.above:
-        if node_name(node) != "SoftmaxBackward0" or dim_of(node) != 0:
+        if node_name(node) not in _WEIGH or dim_of(node) != 0:
             continue
         if len(shape_of(node)) > 1 and shape_of(node)[0] in counts - {1}:
             total, dim = _weighted_sum(node, one)
@@ -50,6 +58,7 @@ def _averaged(node: Any) -> list[Any]:
 def _weighted_sum(node: Any, one: BackwardPass) -> tuple[Any, int | None]:
     """The sum that a softmax is the weight in, and over which of its dimensions that goes."""
     shape: Sequence[int] = shape_of(node)
+    weigh, add = _WEIGH[node_name(node)]
     axes: _Axes = [*range(len(shape))]
     for _ in range(_FARTHEST):
         users = one.above[node]
@@ -60,11 +69,14 @@ def _weighted_sum(node: Any, one: BackwardPass) -> tuple[Any, int | None]:
         if name == "BmmBackward0":
             is_left = node.next_functions[0][0] is before
             return node, axes[-1 if is_left else -2]
-        if name == "MulBackward0" and shape_of(node) != tuple(shape):
-            return _summed(node, _carried(axes, shape, shape_of(node)), one)
+        others = [made for made, _ in node.next_functions if made is not before]
+        if name in weigh and (shape_of(node) != tuple(shape) or any(others)):
+            return _summed(node, add, _broadcast(axes, node), one)
         if name in _MOVED:
             axes = _moved(axes, node)
-        elif name in _KEPT:
+        elif name in _BROADCAST:
+            axes = _broadcast(axes, node)
+        elif name in _VIEWS:
             axes = _carried(axes, shape, shape_of(node))
         else:
             break
@@ -72,10 +84,10 @@ def _weighted_sum(node: Any, one: BackwardPass) -> tuple[Any, int | None]:
     return None, None
 
 
-def _summed(product: Any, axes: _Axes, one: BackwardPass) -> tuple[Any, int | None]:
-    """For weights that have been multiplied with what has more dimensions or features."""
+def _summed(product: Any, add: str, axes: _Axes, one: BackwardPass) -> tuple[Any, int | None]:
+    """For weights that have been multiplied with what has more features, or is trained."""
     users = one.above[product]
-    if len(users) != 1 or node_name(users[0]) != "SumBackward1" or 0 not in axes:
+    if len(users) != 1 or node_name(users[0]) != add or 0 not in axes:
         return None, None
     dims = [dimension(dim, len(axes)) for dim in users[0]._saved_dim]
     shared = axes.index(0)
@@ -103,6 +115,10 @@ def _moved(axes: _Axes, node: Any) -> _Axes:
     moved = [*axes]
     moved[first], moved[second] = axes[second], axes[first]
     return moved
+
+
+def _broadcast(axes: _Axes, node: Any) -> _Axes:
+    return [*[None] * (len(shape_of(node)) - len(axes)), *axes]
 
 
 def _carried(axes: _Axes, shape: Sequence[int], after: Sequence[int]) -> _Axes:
