@@ -56,6 +56,17 @@ for epoch in range(5):
         loss_of().backward()
         opt.step()
 """
+ASIDE = f"""{SGD}for i in range(12):
+    x = torch.randn(64, 16){{}}
+    delta = torch.full_like(x, 0.01, requires_grad=True)
+    probe = net(x + delta).std()
+{{}}
+    (net(x + delta.detach()) - x.sum(1, keepdim=True)).square().mean().backward()
+    opt.step()
+    opt.zero_grad()
+"""
+FIRST = "\n    (net(x) - x.sum(1, keepdim=True)).square().mean().backward()"
+BACKWARD = "    probe.backward()\n    delta = delta + 0.1 * {}.sign()\n    net.zero_grad()"
 SQUARED = f"""{SGD}rate = 1e-2
 
 
@@ -174,6 +185,14 @@ BROKEN = {
         "thrown-away",
         "opt.zero_grad()",
         IN_THE_MIDST.format("        opt.zero_grad()\n"),
+    ),
+    "cleared with what was for something else": (
+        ASIDE.format(FIRST, BACKWARD.format("delta.grad")),
+        "swept",
+        "net.zero_grad()",
+        ASIDE.format(
+            FIRST, "    delta = delta + 0.1 * torch.autograd.grad(probe, delta)[0].sign()"
+        ),
     ),
     "stepped more often than cleared": (
         TOO_SELDOM.format("    opt.step()\n", ""),
@@ -324,6 +343,11 @@ HEALTHY = {
         "SGD([{'params': net[0].parameters(), 'lr': 0.0}, {'params': net[2].parameters()}], lr=.01)"
     )
     + LOOP,
+    "cleared after what was for something else": ASIDE.format("", BACKWARD.format("delta.grad")),
+    "cleared before what is added up": ASIDE.format("", f"{BACKWARD.format('delta.grad')}{FIRST}"),
+    "a probe that is cleared": ASIDE.format(
+        FIRST.replace("square", "abs") + "\n    opt.zero_grad()", ""
+    ),
     "accumulated": CYCLE.format(8),
     "accumulated with an odd end": CYCLE.format(10).replace("range(3)", "range(1)"),
     "the last batches dropped by hand": f"{SGD}for i in range(22):\n"

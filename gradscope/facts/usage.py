@@ -228,8 +228,9 @@ class Usage:
     in the source as a number. `discards`: of how many passes the gradients were thrown away, each
     time that they were cleared unused; `between`: of how many in all before each of its first
     updates, since the one before. `left`: passes after the last. `discarded` and `used` are the
-    first of these passes, by their steps, `after` the last passes before its first updates,
-    whomever they were for; `last` is the last of all.
+    first of these passes, by their steps, and `swept` discarded ones that were cleared with a later
+    one, the second step, which was also for what no optimizer holds. `after` are the last passes
+    before its first updates, whomever they were for; `last` is the last of all.
 
     `made` is where the optimizer was, None where nobody saw it, with the `scopes` there, the
     innermost first; `steps_at` where it steps, and `clears_at` where gradients are cleared that it
@@ -257,6 +258,7 @@ class Usage:
     left: int = 0
     discarded: tuple[int, ...] = ()
     used: tuple[int, ...] = ()
+    swept: tuple[tuple[int, int], ...] = ()
     after: tuple[int, ...] = ()
     made: Location | None = None
     scopes: tuple[Scope, ...] = ()

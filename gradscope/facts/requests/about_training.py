@@ -69,6 +69,12 @@ class ClearAfterStep(OfUsage):
     """Clear the gradients where the optimizer has used them, and nowhere else."""
 
 
+class DifferentiateAside(Request):
+    """Ask for the gradient that the backward at a place is for, and for no other."""
+
+    place: Location
+
+
 class StepAtTheEnd(OfUsage):
     """Step after the last pass of an epoch as well, whatever their number."""
 

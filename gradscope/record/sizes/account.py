@@ -152,6 +152,7 @@ class Account:
         self.gaps: list[int] = []
         self.waiting: list[int] = []  # the first passes of those that are pending
         self.discarded: list[int] = []
+        self.swept: list[tuple[int, int]] = []
         self.used: list[int] = []
         self.after: list[int] = []
         self.sights: tuple[Sight, ...] = ()
@@ -165,6 +166,7 @@ class Account:
         self._probe: torch.Tensor | None = None  # one of what it holds, that gets a gradient
         self._seen: tuple[int, int] | None = None
         self._tries = 0
+        self._aside = -1  # the last pass that was also for what no optimizer holds
 
     def _forget(self, reference: object) -> None:
         self._probe = self.before = None
@@ -186,14 +188,16 @@ class Account:
         grad = self._probe.grad if self._probe is not None else None
         return self._seen != (version_of(grad) if grad is not None else None)
 
-    def note_pass(self, step: int, factor: Factor | None, *, in_use: bool) -> None:
-        """A pass has given it gradients; `in_use`, it has asked for the pass itself."""
+    def note_pass(self, step: int, factor: Factor | None, *, in_use: bool, aside: bool) -> None:
+        """A pass has given it gradients; `in_use`, it has asked for the pass itself; `aside`, the
+        pass was also for what no optimizer holds."""
         self.passes, self.last = self.passes + 1, step
         if not in_use:
             self.pending += 1
             self.piled += 1
             if len(self.waiting) < SAMPLE:
                 self.waiting.append(step)
+                self._aside = step if aside else self._aside
             if len(self.factors) < SAMPLE:
                 self.factors.append(factor)
         elif len(self.used) < SAMPLE:
@@ -201,8 +205,9 @@ class Account:
 
     def note_cleared(self, site: Site) -> None:
         if self.piled:
+            if self.pending or not self.discards:  # else these were used
+                self.clears_at = site
             self._discard()
-            self.clears_at = site
 
     def note_clip(self, grads: set[int], clip: Clip) -> None:
         """Some gradients, by id, were clipped."""
@@ -275,6 +280,8 @@ class Account:
             _note(self.discards, self.pending)
             self.between += self.pending
             self.discarded += self.waiting[: SAMPLE - len(self.discarded)]
+            if self._aside == self.waiting[-1] and len(self.swept) < SAMPLE:
+                self.swept += [(step, self._aside) for step in self.waiting[:-1]]
             self._settle()
 
     def _settle(self) -> None:
@@ -310,6 +317,7 @@ class Account:
             between=tuple(self.gaps),
             left=self.pending,
             discarded=tuple(self.discarded),
+            swept=tuple(self.swept),
             used=tuple(self.used),
             after=tuple(self.after),
             made=place_of(self.made),

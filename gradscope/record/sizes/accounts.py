@@ -20,6 +20,7 @@ from gradscope.facts import NotChecked, Schedule, Usage
 from gradscope.ops.traits import Trait, has
 from gradscope.record import sites
 from gradscope.record.context import RunContext, shielded
+from gradscope.record.graph import leaves
 from gradscope.record.optimizers import Work, parameters_of, rate_of
 from gradscope.record.passes import BackwardPass, Measure, Passed
 from gradscope.record.schedule import is_chosen
@@ -60,6 +61,7 @@ class Usages:
         self._stepping: set[int] = set()  # optimizers that do, their closures included
         self._grads: dict[int, Watched] = {}  # whose gradient the last pass left at an address
         self._factor: Factor | None = None  # of the pass that runs
+        self._is_aside = False  # it is also for what no optimizer holds
         self._graph: Sequence[Crossing] | None = None  # of the pass that runs
         self._handled = False
         self.wants_look = False  # somebody waits for the graph of a pass
@@ -118,13 +120,15 @@ class Usages:
 
     def begin_pass(self, one: BackwardPass) -> None:
         """One that adds gradients to leaves is about to run."""
-        self._graph, self._factor = None, None
+        self._graph, self._factor, self._is_aside = None, None, False
         with shielded(self._context):
             for account in self._open:
                 account.look()
             if self._accounts and self._context.step < SAMPLE:
                 given = one.args[0] if one.args else ()
                 self._factor = factor_of_mean(one.outputs, given, self._context)
+                self._context.seen.hold(one.roots, list(one.above))
+                self._is_aside = not {id(leaf) for leaf in leaves(one.above)} <= self._held
 
     def end_pass(self) -> None:
         self.wants_look = False
@@ -132,7 +136,8 @@ class Usages:
             for account in self._open:
                 if account.is_changed():
                     step = self._context.step
-                    account.note_pass(step, self._factor, in_use=bool(self._stepping))
+                    in_use = bool(self._stepping)
+                    account.note_pass(step, self._factor, in_use=in_use, aside=self._is_aside)
                     if self._graph is not None:
                         account.fading.note_graph(step, self._graph)
                 self.wants_look |= account.fading.wants_look
@@ -162,6 +167,10 @@ class Usages:
     @property
     def _open(self) -> list[Account]:
         return [one for one in self._accounts.values() if one.optimizer() is not None]
+
+    @property
+    def _held(self) -> set[int]:
+        return {key for one in self._open for key in one.held}
 
     def optimizer_made(self, optimizer: Any, frame: FrameType) -> None:
         account = self._meet(optimizer, sites.note_site(frame)[0])
@@ -268,11 +277,14 @@ class Usages:
             account.note_clip(grads, clip)
 
     def note_gradients(self) -> None:
-        """A pass was measured: the leaves have their gradients."""
-        self._grads = {}
+        """A pass was measured: the leaves have their gradients. That of an input is no optimizer's
+        business."""
+        self._grads, held = {}, self._held
         for watched in self._leaves.watched.values():
-            grad = _grad_of(watched.ref())
-            if grad is not None:
+            leaf = watched.ref()
+            grad = _grad_of(leaf)
+            is_trained = id(leaf) in held or isinstance(leaf, torch.nn.Parameter)
+            if grad is not None and (is_trained or not held):
                 self._grads[grad.data_ptr()] = watched
 
     def note_operands(self, info: OpInfo, operands: Any, result: Any) -> None:

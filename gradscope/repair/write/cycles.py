@@ -65,6 +65,24 @@ def cleared_late(culprit: Culprit, request: ask.ClearAfterStep) -> Ways:
         yield moved(source, clear, place)
 
 
+def differentiated(culprit: Culprit, request: ask.DifferentiateAside) -> Ways:
+    """`torch.autograd.grad(loss, x)[0]` for `loss.backward()` and a later `x.grad`, and nothing
+    that has to be cleared."""
+    source, call = culprit.source, culprit.at(request.place)
+    if culprit.node is None or not isinstance(call, ast.Call) or call.args or call.keywords:
+        return
+    clear, backward = source.nodes.statement(culprit.node), source.nodes.statement(call)
+    block = block_of(source, backward)
+    if clear not in block or not isinstance(call.func, ast.Attribute):
+        return
+    below = block[block.index(backward) + 1 :]
+    reads = [one for line in below for one in parts(line, ast.Attribute) if one.attr == "grad"]
+    if len(reads) == 1 and clear in below and isinstance(backward, ast.Expr):
+        root, leaf = source.of(call.func.value), source.of(reads[0].value)
+        grad = culprit.torch(f"torch.autograd.grad({root}, {leaf})[0]")
+        yield dropped(source, backward), source.replaced(reads[0], grad), dropped(source, clear)
+
+
 def stepped_late(culprit: Culprit, request: ask.StepWhereCleared) -> Ways:
     """The step right before the statement that clears the gradients; where that stands around the
     loop, or the function, of the step, it is moved to where that begins."""

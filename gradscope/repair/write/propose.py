@@ -171,6 +171,7 @@ BY_FIELDS: Mapping[type[ask.Request], Callable[[Culprit, Any], Ways]] = {
     ask.LoadOtherWay: training.swapped,
     ask.StepAfterBackward: cycles.stepped,
     ask.ClearAfterStep: cycles.cleared_late,
+    ask.DifferentiateAside: cycles.differentiated,
     ask.StepWhereCleared: cycles.stepped_late,
     ask.SlowSchedule: cycles.slowed,
     ask.FactorAboveZero: cycles.awake,

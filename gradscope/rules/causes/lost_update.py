@@ -207,6 +207,9 @@ def _places(lost: Lost) -> tuple[Location | None, tuple[tuple[Location, str], ..
                 others = (made, steps, (clipped_at, "clipped here to nothing"))
         case Loss.THROWN_AWAY:
             place, others = usage.clears_at or usage.steps_at, (steps, backward)
+        case Loss.SWEPT:
+            place = usage.clears_at or usage.steps_at
+            others = (backward, (lost.aside, "for the gradient of something else"), steps)
         case Loss.USED_AGAIN:
             place, others = usage.steps_at, ((usage.clears_at, "cleared here"),)
         case Loss.LEFT_OVER:
@@ -242,6 +245,7 @@ _MOVING = (
     Loss.ASLEEP,
     Loss.SQUARED,
     Loss.OVERCLIPPED,
+    Loss.SWEPT,
     Loss.THROWN_AWAY,
     Loss.USED_AGAIN,
     Loss.LEFT_OVER,
@@ -279,6 +283,8 @@ def _fixes(lost: Lost) -> Iterator[Asked]:
         yield _ASKED[lost.how](usage)
         if lost.how is Loss.THROWN_AWAY and usage.cycles[0] > 1:
             yield ask.StepAtTheEnd(usage)  # the passes that begin a cycle may be meant to end one
+    elif lost.how is Loss.SWEPT and lost.aside is not None:
+        yield ask.DifferentiateAside(lost.aside)
     elif lost.how in (Loss.ELSEWHERE, Loss.TWICE):
         yield ask.GiveParameters(usage, lost.others)
     elif lost.how is Loss.NO_GROUP:

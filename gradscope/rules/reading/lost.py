@@ -46,6 +46,7 @@ class Loss(Enum):
     OVERFLOWN = auto()  # what the optimizer divides by has become inf
     NORM_OVERFLOWN = auto()  # what clipping divides by is
     THROWN_AWAY = auto()  # all passes of an update but the last ones
+    SWEPT = auto()  # the passes before one that was for something else
     USED_AGAIN = auto()  # by all updates until the gradients are cleared
     LEFT_OVER = auto()  # the last passes of an epoch
     NO_GROUP = auto()  # what none of its groups fits does
@@ -63,6 +64,7 @@ class Lost:
     backward: Location | None = None
     others: tuple[str, ...] = ()  # the parameters that get a gradient, and no optimizer holds
     leap: Leap | None = None  # the op that made the gradients so large
+    aside: Location | None = None  # the backward with whose gradients they were cleared
 
 
 def losses(trace: Trace, magnitudes: Magnitudes) -> Iterator[Lost]:
@@ -80,6 +82,7 @@ def losses(trace: Trace, magnitudes: Magnitudes) -> Iterator[Lost]:
             or _rounded(usage)
             or _too_short(usage, magnitudes)
             or _overflown(usage, magnitudes)
+            or _swept(usage, trace.steps)
             or _thrown_away(usage, trace.steps, magnitudes.usages)
             or _used_again(usage)
             or _left_over(usage, trace.steps)
@@ -338,6 +341,21 @@ def _thrown_away(usage: Usage, steps: Sequence[Step], usages: Sequence[Usage]) -
     if usage.updates < cutoffs.ACCUMULATES or backward_of(usage, steps) is None:
         return None
     return Lost(Loss.THROWN_AWAY, usage, count, count + used, backward_of(usage, steps))
+
+
+def _swept(usage: Usage, steps: Sequence[Step]) -> Lost | None:
+    """Cleared together with those of a later pass, of one place, whose gradient by something else
+    was wanted: what no step ever uses of an earlier place was to be trained with."""
+    at = {step.index: step.backward_at for step in steps}
+    places = {at.get(step) for step, _ in usage.swept}
+    aside = {at.get(step) for _, step in usage.swept}
+    if len(usage.swept) < cutoffs.ACCUMULATES or usage.handled or len(places) != 1 != len(aside):
+        return None
+    (place,), (other,) = places, aside
+    if place is None or other is None or place == other or place in map(at.get, usage.used):
+        return None
+    count = len(usage.swept)
+    return Lost(Loss.SWEPT, usage, count, count, place, aside=other)
 
 
 def _used_again(usage: Usage) -> Lost | None:

@@ -121,6 +121,13 @@ _WORDS = {
         " and the gradients are cleared in between. Only the last {used} of them count.",
         "clears what no step has used",
     ),
+    Loss.SWEPT: Words(
+        "no step uses the gradients of a backward: they are cleared before",
+        "A later backward is for the gradient of a tensor that no optimizer holds. It adds"
+        " gradients to the parameters as well, and what clears these clears all that was there"
+        " before: `{optimizer}` steps along what comes afterwards alone.",
+        "clears what no step has used",
+    ),
     Loss.USED_AGAIN: Words(
         "the gradients of `{optimizer}` are cleared once in {of} steps",
         "Until they are cleared, backward adds each gradient to those of the passes before, and"
