@@ -313,3 +313,66 @@ def test_a_transposed_gradient_of_a_flat_forward_is_turned(tmp_path):
 
     assert wrong.fixes[0].verified
     assert "+        return g @ w.sign(), (x.t() @ g).mT\n" in wrong.fixes[0].patch
+
+
+RUNNING = """\
+import torch
+
+class Running(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x.square().cumsum(1).sum(1)
+
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        grads = torch.zeros_like(x)
+        for at in range(x.shape[1]):
+            grads[:, at] = 2 * x[:, at] * (x.shape[1] - at)
+        return grads
+
+torch.manual_seed(0)
+x = torch.randn(4, 3, requires_grad=True)
+(3 * Running.apply(x)).sum().backward()
+"""
+
+
+@pytest.mark.long
+def test_a_gradient_that_a_loop_fills_is_mended_where_it_is_returned(tmp_path):
+    finding = traced(tmp_path, RUNNING)
+
+    assert finding.rule == "GS301"
+    assert RUNNING.splitlines()[finding.location.line - 1].strip() == "return grads"
+    assert "+        return g.unsqueeze(-1) * grads\n" in finding.fixes[0].patch
+    assert finding.fixes[0].verified
+
+
+STEEP = """\
+import torch
+
+class Gate(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * torch.sigmoid(x)
+
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        e = torch.exp(x)
+        return g * e * (e + x + 1) / (e + 1) ** 2
+
+x = torch.tensor([-1.0, 0.5, 60.0], requires_grad=True)
+Gate.apply(x).sum().backward()
+"""
+
+
+@pytest.mark.long
+def test_a_backward_that_overflows_is_left_to_autograd(tmp_path):
+    finding = traced(tmp_path, STEEP)
+
+    assert finding.rule == "GS204"
+    assert finding.fixes[0].kind == "backward-rewrite"
+    assert finding.fixes[0].verified
+    assert "torch.autograd.grad(out, x, g)[0]" in finding.fixes[0].patch

@@ -74,7 +74,9 @@ def difference(ours: Outcome, twins: Outcome) -> str:
         name: one["shape"] for name, one in theirs.items()
     }:
         return "the leaves are others"
-    found = {f"gradient of {name}": _distance(mine[name], theirs[name]) for name in mine}
+    # Float32 rounds what adds up to 0, as before a BatchNorm, to 1e-7 of the largest gradient.
+    floor = 1e-3 * max((one["norm"] for one in theirs.values()), default=0.0)
+    found = {f"gradient of {name}": _distance(mine[name], theirs[name], floor) for name in mine}
     first, second = _loss(ours) or 0.0, _loss(twins) or 0.0
     found["loss"] = _share(abs(first - second), max(abs(first), abs(second)))
     worst = max(found, key=lambda name: found[name])
@@ -85,13 +87,16 @@ def _loss(values: Outcome) -> float | None:
     return values.answer["loss"] if values.answer else None
 
 
-def _distance(mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> float:
-    """The largest difference of two gradients, of the largest element of either."""
+def _distance(mine: Mapping[str, Any], theirs: Mapping[str, Any], floor: float) -> float:
+    """The largest difference of two gradients, of the largest element of either, but `floor`."""
     pairs = [*zip(mine["sample"], theirs["sample"], strict=True), (mine["norm"], theirs["norm"])]
     scale = max((abs(value) for pair in pairs[:-1] for value in pair), default=0.0)
+    scale = max(scale, floor)
     distances = [_share(abs(a - b), scale) for a, b in pairs[:-1]]
     a, b = pairs[-1]  # what was not sampled
-    return max([*distances, _share(abs(a - b), max(a, b)), float(mine["bad"] != theirs["bad"])])
+    return max(
+        [*distances, _share(abs(a - b), max(a, b, floor)), float(mine["bad"] != theirs["bad"])]
+    )
 
 
 def _share(difference: float, scale: float) -> float:

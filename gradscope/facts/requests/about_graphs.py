@@ -30,6 +30,10 @@ class HookBackward(Request):
     own: OwnBackward
 
 
+class DifferentiateForward(Request):
+    """Let autograd differentiate the forward in the place of what a custom backward computes."""
+
+
 class Rewrite(Request):
     """The gradient that a custom backward returns, corrected. `template` is the right expression,
     with `{returned}` for what is computed now, `{elementwise}` for that without its mean, and

@@ -63,7 +63,10 @@ class Watcher(Unseen):
         """The check with the returned expression, or the assignment, that computed its gradient;
         its op is empty where no op of backward made it."""
         maker = self._maker(gradient) if isinstance(gradient, Tensor) else None
-        place = widened(maker.code, maker.lasti, check.position) if maker else None
+        calls = [op for op in self._ops if maker and op.code is maker.code]
+        is_whole = maker is not None and [op.lasti for op in calls].count(maker.lasti) == 1
+        # In a loop it has made a part, or a sum of which it is a term.
+        place = widened(maker.code, maker.lasti, check.position) if maker and is_whole else None
         place = place or returned(cls.backward, check.position)
         if place is None and maker:
             place = resolve(maker.code, maker.lasti)

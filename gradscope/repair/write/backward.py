@@ -29,6 +29,19 @@ def corrected(culprit: Culprit, request: ask.Rewrite) -> Ways:
         yield from differentiated(culprit, forward, backward)
 
 
+def by_autograd(culprit: Culprit, request: ask.DifferentiateForward) -> Ways:
+    """Where the finding lies in the backward of a custom Function."""
+    forward, backward = _method(culprit, "forward"), _method(culprit, "backward")
+    location = culprit.finding.location
+    if forward is None or backward is None or location is None:
+        return
+    above = culprit.source.parents[backward]
+    bases = above.bases if isinstance(above, ast.ClassDef) else []
+    is_custom = any(culprit.names.dotted(one) == "torch.autograd.Function" for one in bases)
+    if is_custom and covers(backward, location.line):
+        yield from differentiated(culprit, forward, backward)
+
+
 def _by_relation(culprit: Culprit, request: ask.Rewrite) -> Ways:
     """The slips mended, the right tensor saved, or the expression that computes the gradient by its
     template; without one, kept to where the forward is not cut off."""

@@ -130,6 +130,7 @@ BY_FIELDS: Mapping[type[ask.Request], Callable[[Culprit, Any], Ways]] = {
     ask.Reattach: detached.reconnected,
     ask.HookBackward: backward.hooked,
     ask.Rewrite: backward.corrected,
+    ask.DifferentiateForward: backward.by_autograd,
     ask.Exchange: backward.exchanged,
     ask.OutOfPlace: refused.out_of_place,
     ask.CopyWhenSaved: refused.copied,
@@ -227,7 +228,10 @@ def fixes_of(culprit: Culprit) -> tuple[Fix, ...]:
     wanted = Fix("stable-op", "", "unsafe", request=ask.StableForm())
     stable_form = next(culprit.search.found(_ways(culprit, wanted)), None)
     if stable_form is None:
-        return fixes
+        anew = Fix("backward-rewrite", "", "unsafe", request=ask.DifferentiateForward())
+        bounds = any(fix.kind in (*GUARDS, "dtype") for fix in fixes)
+        own = next(culprit.search.found(_ways(culprit, anew)), None) if bounds else None
+        return fixes if own is None else (replace(anew, title=own.title), *fixes)
     proposed = [fix for fix in fixes if isinstance(fix.request, ask.StableForm)]
     first = proposed or [replace(wanted, title=stable_form.title)]
     return (*first, *(fix for fix in fixes if fix not in proposed))

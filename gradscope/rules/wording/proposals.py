@@ -208,6 +208,7 @@ _WORDS: Mapping[type[ask.Request], _Words] = {
     ),
     ask.CopyWhenKept: _graph("keep a copy of its own"),
     ask.CopyBeforeWriting: _graph("write into a copy, with autograd looking on"),
+    ask.DifferentiateForward: ("backward-rewrite", "let autograd differentiate the forward", ""),
     ask.HookBackward: (
         "backward-rewrite",
         "have autograd call it: by a hook on the result, or in an autograd.Function",
