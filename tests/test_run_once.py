@@ -198,6 +198,29 @@ def test_a_fix_is_verified_though_the_program_writes_and_makes_folders(traced):
     assert "ran your program twice" in closing.summary(report)
 
 
+KEEPS = """
+import tempfile, torch
+torch.manual_seed(0)
+net = torch.nn.Linear(4, 3)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+average = torch.zeros(3)
+with tempfile.TemporaryDirectory() as folder:
+    for step in range(12):
+        out = net(torch.randn(4, 4)).tanh().mean(0)
+        loss = out.square().sum() + (out * average).sum() * (step > 9)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        average = 0.9 * average.detach() + 0.1 * (out if step > 8 else out.detach())
+        torch.save(net.state_dict(), f"{folder}/last.pt")
+"""
+
+
+def test_a_folder_that_a_program_removes_at_its_end_is_there_again_in_a_replay(traced):
+    report = traced(KEEPS)
+    assert (report.findings[0].rule, first(report).verified) == ("GS303", True)
+
+
 def test_nothing_of_the_programs_runs_after_the_failing_step_of_a_try(traced):
     Path("breaks.py").write_text(BREAKS)
     report = traced(ENDS)

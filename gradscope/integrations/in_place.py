@@ -43,7 +43,7 @@ from gradscope.repair.differences import repeats
 
 _COPIES = 2  # of the process: the one that sleeps, and one that answers
 _MOST_KEPT = 64  # calls between two updates: their batches stay in memory
-_SILENT = Repeat(frozenset(), allowed=False, after_update=False)
+_SILENT = Repeat(after_update=False)
 _WHAT = "the failing step, repeated in full"
 
 Setup = Callable[[], None]

@@ -169,6 +169,7 @@ class Messenger:
                 overlay = self._overlay or Overlay(asked.scratch, asked.repeat.made)
                 if self._overlay is not None:  # a copy of a copy
                     overlay.move(asked.scratch)
+                overlay.restore(asked.repeat.folders)
                 separate(woken.files, given, overlay)
                 if asked.patches:
                     self._swapped = Swapped(asked.patches)

@@ -50,6 +50,13 @@ class Overlay:
         self._lie_in(folder)
         shutil.copytree(remembered, self.upper, symlinks=True, dirs_exist_ok=True)
 
+    def restore(self, folders: Iterable[str]) -> None:
+        """Those that are not on the disk any more are there again, empty."""
+        for one in folders:
+            if not os.path.lexists(one):
+                self.is_used = True
+                os.makedirs(self.copy_of(one), exist_ok=True)
+
     def copy_of(self, path: str) -> str:
         """Where the copy of a path lies; a temporary file in the overlay is its own copy."""
         return path if self.is_ours(path) else self.upper + path

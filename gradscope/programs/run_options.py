@@ -95,10 +95,12 @@ class Repeat:
     """Of a program that has run before: what it writes goes to a folder of this run's own, it is
     left at the end of the last step with nothing of its own run after that, and before it does what
     `allowed` does not let it do again. `made` are the paths that the first run made: they are not
-    there yet. `after_update`: the last step ends with its update, and not where the next backward
+    there yet; `folders` those that it had made when this one begins, and may have deleted since.
+    `after_update`: the last step ends with its update, and not where the next backward
     begins."""
 
     made: frozenset[str] = frozenset()
+    folders: frozenset[str] = frozenset()
     allowed: bool = False
     after_update: bool = True
 

@@ -207,6 +207,8 @@ class Watching:
             is_seen &= not self.depth.full_since  # what it came of is older
         if self._unexamined is None and ending.gave_up and not is_seen:
             step, since = self.context.step, self._since
+            if refusal is not None and not refusal.is_seen:
+                since = min(since, max(step - 1, 0))  # what it came of is older
             if ending.device_assert:  # told later than it was, perhaps in the next step
                 since = min(since, max(step - 1, 0))
             return Unexamined(step, since, None)

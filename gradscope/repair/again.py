@@ -232,7 +232,9 @@ class Again:
         if known is not None and not allowed:
             raise Hindered(known)
         made = (one.what for one in effects if one.own and one.kind in _MADE)
-        return Repeat(frozenset(made), allowed, plan.after_update)
+        before = (one for one in self.first.effects if one.own and one.step < start)
+        folders = (one.what for one in before if one.kind is EffectKind.FOLDER)
+        return Repeat(frozenset(made), frozenset(folders), allowed, plan.after_update)
 
     def _unhindered(self, trace: Trace, plan: _Plan) -> Trace:
         if trace.effects and not self.options.rerun and len(trace.steps) < plan.steps.stop:

@@ -106,6 +106,12 @@ def _where_it_broke(
         if found.ending.detail == OTHERS:
             return replace(seen, events=found.events, sent=found.sent), again, ()
         return seen, again, _left(at, f"{found.ending.detail} ended the second run")
+    is_other = (seen.ending.kind, seen.ending.location) != (
+        found.ending.kind,
+        found.ending.location,
+    )
+    if at.subject is None and is_other:
+        return seen, again, _left(at, "the program, run again, did not end in the same way")
     if seen.symptoms and not found.symptoms:
         if found.compiled is not None and found.compiled.left_out:
             return replace(seen, unexamined=replace(at, only_compiled=True)), again, ()
