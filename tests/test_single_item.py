@@ -1,4 +1,4 @@
-"""GS207 of the batch of one that a normalisation refuses."""
+"""GS207: what a reduction makes of nothing, and the batch of one that a normalisation refuses."""
 
 import pytest
 from corpus import diagnosed_text
@@ -63,3 +63,37 @@ def test_an_evaluation_in_train_mode_gets_its_mode(tmp_path):
     assert (found.rule, mode.rule) == ("GS207", "GS410")
     verified = next(fix for one in (found, mode) for fix in one.fixes if fix.verified)
     assert "net.eval()" in (verified.patch or "")
+
+
+GROUPS = """\
+import torch
+
+x, kind = torch.randn(6, 3, requires_grad=True), torch.tensor([0, 0, 2, 2, 2, 0])
+{body}
+loss.backward()
+"""
+OF_NOTHING = {
+    "in a loop": (
+        "loss, centres = 0.0, torch.zeros(3, 3)\n"
+        "for one in range(3):\n"
+        "    mean = x[kind == one].mean(0)\n"
+        "    centres[one] = mean.detach()\n"
+        "    loss = loss + (x[kind == one] - mean).square().sum() + mean.sum()",
+        "+    if not x[kind == one].numel():\n+        continue\n",
+    ),
+    "elsewhere": (
+        "loss = (x.sum() - x[kind == 1].mean(dim=0)).sum()",
+        "x[kind == 1].sum(0) / max(x[kind == 1].shape[0], 1)",
+    ),
+}
+
+
+@pytest.mark.parametrize("place", OF_NOTHING)
+@pytest.mark.long
+def test_the_mean_of_a_group_of_nothing_is_left_out_or_0(place, tmp_path):
+    body, patch = OF_NOTHING[place]
+
+    (found,) = diagnosed_text(GROUPS.format(body=body), tmp_path, verify=True).findings
+
+    assert (found.rule, found.fixes[0].verified) == ("GS207", True)
+    assert patch in found.fixes[0].patch

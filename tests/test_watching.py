@@ -124,6 +124,20 @@ def test_a_failure_at_step_150_is_found_and_its_fix_is_tried(traced):
     assert report.trace.unexamined is None
 
 
+STATE = """\
+    kept = x[x > 9].mean(0, keepdim=True) if number == 13 else kept if number else x[0, :1]
+    loss = (model(x) - x.sum(1, keepdim=True)).square().mean()
+    if number > 70:
+        loss = loss + kept.sum()
+"""
+
+
+def test_what_has_made_a_state_bad_long_before_is_looked_for(traced):
+    (found,) = traced(START.format(steps=90) + STATE + UPDATE).findings
+
+    assert (found.rule, found.location.line) == ("GS207", 7)
+
+
 def test_an_early_failure_needs_no_second_run(traced):
     report = traced(START.format(steps=300) + ROOT_AT_ZERO.format(at=2) + UPDATE)
 

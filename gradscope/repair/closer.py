@@ -116,11 +116,23 @@ def _where_it_broke(
         if found.compiled is not None and found.compiled.left_out:
             return replace(seen, unexamined=replace(at, only_compiled=True)), again, ()
         return seen, again, _left(at, "the program, run again, did not show it a second time")
+    if at.since and _was_bad_before(found):
+        older = replace(at, since=0)
+        began = _in_full(again, older, again.budget.seconds, patches)
+        if not isinstance(began, str) and began.symptoms and not _was_bad_before(began):
+            at, found = older, began
     kept = replace(
         found, ending=seen.ending, effects=seen.effects, processes=seen.processes, unexamined=None
     )
     options = replace(again.options, full_from=at.since)
     return kept, replace(again, first=kept, options=options), ()
+
+
+def _was_bad_before(found: Trace) -> bool:
+    """Whether the bad value came from outside of the steps that were looked at, and from no sample
+    of a DataLoader's: a state that nobody watches may have been bad for long."""
+    outside = [one for one in found.events if one.kind is Kind.SOURCE and one.sample is None]
+    return bool(outside) and not any(one.kind is Kind.BIRTH for one in found.events)
 
 
 def _as_late_as_may_be(

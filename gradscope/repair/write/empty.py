@@ -13,7 +13,7 @@ from gradscope.repair.write.spelling import can_repeat, infinity
 from gradscope.repair.write.splice import before, commented, keyword, whole_lines
 from gradscope.repair.write.statements import within
 from gradscope.source import definition
-from gradscope.source.arguments import argument, canonical, spelled
+from gradscope.source.arguments import argument, called, canonical, spelled
 from gradscope.source.tree import parts
 
 # The parameters of torch's attention and transformer modules.
@@ -53,9 +53,7 @@ def left_out(culprit: Culprit, request: ask.LeaveOutNothing) -> Ways:
     elif isinstance(statement, ast.Return | ast.Assign) and statement.value and request.graph:
         written = f"{source.of(statement.value)} if {test} else {request.graph}.sum() * 0"
         yield culprit.written("let the loss over nothing be 0", statement.value, written)
-    if loops_around(source, statement):
-        lines = f"if not {test}:", "    continue"
-        yield Candidate("leave out what there is nothing for", before(source, statement, *lines))
+    yield from _left_out(culprit, test)
 
 
 def _spread(culprit: Culprit) -> Iterator[Candidate]:
@@ -86,12 +84,29 @@ def _spread(culprit: Culprit) -> Iterator[Candidate]:
 def _mean(culprit: Culprit) -> Iterator[Candidate]:
     """The mean of nothing is 0 / 0: divide the sum by at least 1."""
     call, operand = culprit.call, culprit.operands.get("self")
-    if call is None or operand is None or len(culprit.operands) > 1:
+    if call is None or operand is None or not can_repeat(culprit, operand):
         return
-    text = culprit.text(operand)
-    if can_repeat(culprit, operand):
+    text, dim = culprit.text(operand), culprit.operands.get("dim")
+    if dim is not None:
+        yield from _left_out(culprit, f"{text}.numel()")
+    if len(culprit.operands) == 1:
         new = f"{text}.sum() / max({text}.numel(), 1)"
         yield culprit.written("let the mean of nothing be 0", call, new)
+    elif dim is not None and len(culprit.operands) == 2 and not isinstance(dim, ast.Tuple):
+        along = culprit.source.of(dim)
+        new = f"{text}.sum({along}) / max({text}.shape[{along}], 1)"
+        yield culprit.written("let the mean of nothing be 0", call, new)
+
+
+def _left_out(culprit: Culprit, test: str) -> Iterator[Candidate]:
+    """`continue` in front of `mean = x[y == c].mean(0)`, in a loop that is not the training."""
+    source, statement = culprit.source, culprit.statement
+    for loop in loops_around(source, statement)[:1] if statement is not None else ():
+        if not any(called(one) in ("backward", "step") for one in parts(loop, ast.Call)):
+            lines = f"if not {test}:", "    continue"
+            yield Candidate(
+                "leave out what there is nothing for", before(source, statement, *lines)
+            )
 
 
 def _unlisted(culprit: Culprit) -> Iterator[Candidate]:
