@@ -268,7 +268,7 @@ def test_autograd_differentiates_what_no_slip_explains(
     [
         "ctx.save_for_backward(x); return x * torch.sigmoid(x.detach())",
         "ctx.save_for_backward(x); ctx.mark_dirty(x); x.mul_(2); return x",
-        "ctx.save_for_backward(w); return x * torch.sigmoid(x)",
+        "ctx.save_for_backward(x); return x * torch.sigmoid(w)",
         "ctx.save_for_backward(x); ctx.save_for_backward(w); return x * torch.sigmoid(w)",
         "return x if ctx.save_for_backward(x) else x",
     ],
@@ -346,6 +346,47 @@ def test_a_gradient_that_a_loop_fills_is_mended_where_it_is_returned(tmp_path):
     assert RUNNING.splitlines()[finding.location.line - 1].strip() == "return grads"
     assert "+        return g.unsqueeze(-1) * grads\n" in finding.fixes[0].patch
     assert finding.fixes[0].verified
+
+
+SCAN = """\
+import torch
+
+class Scan(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, a, b):
+        h, states = torch.zeros_like(a[0]), []
+        for one, other in zip(a, b):
+            h = one * h + other
+            states.append(h)
+        out = torch.stack(states)
+        ctx.save_for_backward(a, out)
+        return out
+
+    @staticmethod
+    def backward(ctx, g):
+        a, out = ctx.saved_tensors
+        grad_b, carry = torch.empty_like(g), torch.zeros_like(g[0])
+        for at in reversed(range(len(a))):
+            carry = carry + g[at]
+            grad_b[at] = carry
+            carry = carry * a[at]
+        return grad_b * out, grad_b
+
+torch.manual_seed(0)
+a, b = torch.rand(4, 3, requires_grad=True), torch.randn(4, 3, requires_grad=True)
+Scan.apply(a, b).square().sum().backward()
+"""
+
+
+@pytest.mark.long
+def test_a_forward_with_a_loop_is_left_to_autograd_and_saves_what_that_needs(tmp_path):
+    finding = traced(tmp_path, SCAN)
+
+    assert (finding.rule, finding.fixes[0].verified) == ("GS301", True)
+    patch = finding.fixes[0].patch
+    assert "+        ctx.save_for_backward(a, b)\n" in patch
+    assert "+                h = one * h + other\n" in patch
+    assert "torch.autograd.grad(out, (a, b), g)" in patch
 
 
 STEEP = """\

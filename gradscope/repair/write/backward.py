@@ -261,30 +261,41 @@ _CUTS = frozenset("data detach detach_ item numpy tolist mark_dirty no_grad roun
 
 @dataclass(frozen=True, slots=True)
 class _Forward:
-    """`inputs` without the context; `kept` are the names that reach backward, each with what it is
-    there, `saved` those of them that are saved as tensors, in order. `lines` compute `result`."""
+    """`inputs` without the context; `saves` is the call that saves tensors, those of the names
+    `saved`, and `kept` are the other names that reach backward, each with what it is there. `lines`
+    compute `result` of what they read."""
 
     inputs: tuple[str, ...]
+    saves: ast.Call | None
     saved: tuple[str, ...]
     kept: tuple[tuple[str, str], ...]
     lines: tuple[str, ...]
     result: str
-    reads: frozenset[str]  # the names that these read
+    reads: frozenset[str]
 
 
 def differentiated(
     culprit: Culprit, forward: ast.FunctionDef, backward: ast.FunctionDef
 ) -> Iterator[Candidate]:
-    """The body of backward, which computes the forward anew and has autograd differentiate it."""
+    """The body of backward, which computes the forward anew and has autograd differentiate it.
+    Forward saves what that needs."""
     source, arguments = culprit.source, [one.arg for one in backward.args.args]
     read, body = _read(source, forward), body_of(backward)
     if read is None or len(arguments) != 2 or not body:
         return
-    wanted = [name for name in _wanted(backward, read) if name in read.reads]
-    if not wanted:
+    known = {*read.saved, *(name for name, _ in read.kept)}
+    tensors = [name for name in _tensors(backward, read) if name in read.reads]
+    missing = {name for name in read.inputs if name in read.reads - known}
+    wanted = [name for name in tensors if name in {*read.saved, *missing}]
+    if not wanted or not missing <= {*wanted} or (missing and read.saves is None):
         return
+    saved, edits = read.saved, list[Edit]()
+    if missing and read.saves is not None:
+        saved = tuple(one for one in read.inputs if one in read.reads & {*read.saved, *missing})
+        function = source.of(read.saves.func)
+        edits.append(source.replaced(read.saves, f"{function}({', '.join(saved)})"))
     ctx, grad = arguments
-    names = f"({read.saved[0]},)" if len(read.saved) == 1 else ", ".join(read.saved)
+    names = f"({saved[0]},)" if len(saved) == 1 else ", ".join(saved)
     lines = [f"{names} = {ctx}.saved_tensors"]
     lines += [f"{name} = {ctx}.{held}" for name, held in read.kept if name in read.reads]
     lines += [culprit.torch("with torch.enable_grad():")]
@@ -299,52 +310,54 @@ def differentiated(
     lines.append(f"return {', '.join(places.get(name, 'None') for name in read.inputs)}")
     start, past = source.extent(body[0])[0], source.extent(body[-1])[1]
     text = f"{source.newline}{source.indent(body[0].lineno)}".join(lines)
-    yield Candidate(
-        "let autograd differentiate the forward", (source.edit(start, past, text),), alone=True
-    )
+    edits.append(source.edit(start, past, text))
+    yield Candidate("let autograd differentiate the forward", tuple(edits), alone=True)
 
 
-def _wanted(backward: ast.FunctionDef, read: _Forward) -> Iterator[str]:
+def _tensors(backward: ast.FunctionDef, read: _Forward) -> Iterator[str]:
     """The inputs that get a gradient: not those for which backward returns None."""
     value = last_returned(backward)
     given = value.elts if isinstance(value, ast.Tuple) else [value]
     for at, name in enumerate(read.inputs):
         one = given[at] if at < len(given) else None
-        is_none = isinstance(one, ast.Constant) and one.value is None
-        if name in read.saved and not is_none:
+        if not (isinstance(one, ast.Constant) and one.value is None):
             yield name
 
 
 def _read(source: Source, forward: ast.FunctionDef) -> _Forward | None:
-    """None where it is more than assignments and one result, or does what no graph shows."""
+    """None where it does what no graph shows, or has other results than one."""
     ctx, *inputs = [one.arg for one in forward.args.args] or [""]
-    saved: list[str] = []
+    saves: ast.Call | None = None
     kept: list[tuple[str, str]] = []
-    computed: list[ast.Assign | ast.expr] = []  # the assignments, and the result
+    computed: list[ast.stmt | ast.expr] = []  # the statements, and the result
     *before, last = body_of(forward) or [ast.Pass()]
     for one in before:
         match one:
-            case ast.Expr(value=ast.Call() as call) if not saved:
-                saved = [source.of(given) for given in call.args]
-                if called(call) != "save_for_backward":
+            case ast.Expr(value=ast.Call() as call) if called(call) == "save_for_backward":
+                if saves is not None:
                     return None
+                saves = call
             case ast.Assign() if source.of(one.targets[0]).startswith(f"{ctx}."):
                 held = source.of(one.targets[0]).removeprefix(f"{ctx}.")
                 kept.append((source.of(one.value), held))
-            case ast.Assign():
-                computed.append(one)
             case _:
-                return None
+                computed.append(one)
     returned = last.value if isinstance(last, ast.Return) else None
     if returned is None or isinstance(returned, ast.Tuple):
         return None
     computed.append(returned)
-    texts = [source.of(one) for one in computed]
+    inside = [part for one in computed for part in ast.walk(one)]
     reads = frozenset[str]().union(*map(names_in, computed))
+    saved = [source.of(given) for given in saves.args] if saves is not None else []
     names = [*saved, *(name for name, _ in kept)]
-    cuts = (last_name(part) in _CUTS for one in computed for part in ast.walk(one))
-    is_whole = reads & {*inputs} <= {*names} and all(map(str.isidentifier, names))
-    if any("\n" in text for text in texts) or any(cuts) or not is_whole:
+    made = {part.id for part in inside if isinstance(part, ast.Name) and _is_made(part)}
+    is_cut = any(last_name(part) in _CUTS or isinstance(part, ast.Return) for part in inside)
+    if is_cut or ctx in reads or made & {*inputs} or not all(map(str.isidentifier, names)):
         return None
-    *lines, result = texts
-    return _Forward(tuple(inputs), tuple(saved), tuple(kept), tuple(lines), result, reads)
+    # What goes on in further lines is as deep there, but for the block that it stands in.
+    *lines, result = (source.of(one).replace("\n", "\n    ") for one in computed)
+    return _Forward(tuple(inputs), saves, tuple(saved), tuple(kept), tuple(lines), result, reads)
+
+
+def _is_made(name: ast.Name) -> bool:
+    return isinstance(name.ctx, ast.Store)
