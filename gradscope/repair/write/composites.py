@@ -106,6 +106,20 @@ def _power_of_product(read: Reading, node: ast.expr) -> str | None:
     return f"torch.exp({logs.log_of(read, node)})"
 
 
+def _one_less_a_power(read: Reading, node: ast.expr) -> str | None:
+    """(1 - x ** y) ** z and log(1 - x ** y) where x ** y rounds to 1: of an x above 0, as one with
+    an exponent that is no plain number is."""
+    found = read.op(node, "pow", "sqrt", "log")
+    parts = fit(read, "1 - x ** y", found.positional[0]) if found else None
+    if not found or parts is None or read.number(parts["y"]) is not None:
+        return None
+    x, y = read.text(parts["x"]), read.factor(parts["y"])
+    inner = f"-torch.expm1({y} * torch.log({x}))"
+    if found.name == "pow":
+        return f"({inner}) ** {atom(read.text(found.positional[1]))}"
+    return f"torch.{found.name}({inner})"
+
+
 def _angle(read: Reading, node: ast.expr) -> str | None:
     """atan(a / b) of an a that is not 0, where b is 0 and nowhere below it."""
     parts, values = fit(read, "atan(a / b)", node), read.culprit.values
@@ -236,6 +250,7 @@ FORMS: tuple[Form, ...] = (
         for mixed, of in _MIXED.items()
         for eps in ("", " + eps")
     ),
+    _form(_one_less_a_power, "pow sqrt log", "sub"),
     _form(_angle, "atan", "div"),
     _form(_cross_entropy_with_logits, "binary_cross_entropy", "sigmoid"),
     _form(_log_of_absolute_determinant, "logdet"),
