@@ -915,6 +915,41 @@ OTHERS = {
         + value = net(torch.cat([t, s], dim=-1))  # <-
         torch.autograd.grad(value.sum(), t)
     """,
+    "a gain read in the place of what was made of it": """
+        weight, gain = (torch.ones(3, 1).requires_grad_(), torch.ones(1).requires_grad_())
+        fast = [weight, gain]
+        for _ in range(2):
+        -     out = x @ fast[0] * gain  # <-
+        +     out = x @ fast[0] * fast[1]  # <-
+            loss = (out - y).square().mean()
+            grads = torch.autograd.grad(loss, fast, create_graph=True)
+            fast = [one - 0.1 * grad for one, grad in zip(fast, grads)]
+    """,
+    "weights that an inner step has made, and a model that is not given them": """
+        class Slope(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.own = nn.ParameterList([nn.Parameter(torch.ones(3, 1)), torch.zeros(1)])
+
+            def forward(self, x, scale=1.0, *, weights=None):
+                weight, shift = self.own if weights is None else weights
+                return F.linear(x * scale, weight.t(), shift)
+
+        def gradients(loss, weights):
+            return torch.autograd.grad(loss, weights, create_graph=True)
+
+        def adapted(model, steps):
+            fast = list(model.own)
+            for _ in range(steps):
+        -         loss = F.mse_loss(model(x, 0.5), y)  # <-
+        +         loss = F.mse_loss(model(x, 0.5, weights=fast), y)  # <-
+                fast = [w - 0.1 * g for w, g in zip(fast, gradients(loss, fast))]
+            return fast
+
+        slope = Slope()
+        F.mse_loss(slope(x, weights=adapted(slope, 1)), y).backward()
+        adapted(slope, 2)
+    """,
     "unused": """
         z = torch.zeros(3, requires_grad=True)
         value = net(x).sum()
@@ -929,15 +964,6 @@ needs_saved = pytest.mark.skipif(
 BROKEN = {**CHANGED, **FREED, **CUT, **LEAVES, **NO_LEAVES, **OTHERS}
 # What no text can repair.
 ADVICE = {
-    "a gain read in the place of what was made of it": """
-        weight, gain = (torch.ones(3, 1).requires_grad_(), torch.ones(1).requires_grad_())
-        fast = [weight, gain]
-        for _ in range(2):
-            out = x @ fast[0] * gain  # <-
-            loss = (out - y).square().mean()
-            grads = torch.autograd.grad(loss, fast, create_graph=True)
-            fast = [one - 0.1 * grad for one, grad in zip(fast, grads)]
-    """,
     "numbers in numpy": """
         p = net(x).detach().numpy()  # <-
         torch.from_numpy(p * 2).mean().backward()

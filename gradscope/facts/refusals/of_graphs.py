@@ -147,7 +147,7 @@ class NotUsed(Refusal):
     not require a gradient itself. `instead` is the one leaf, other than parameters, on which it
     does depend; `read` the op that read the tensor that it is a view of, or, `copied`, a copy, and
     `location` where the function that asks called that. `original`: what `name` was computed from,
-    and `read` has read in its place.
+    and `read` has read in its place; `holders`: what holds `name` in that function.
     """
 
     name: str
@@ -155,6 +155,7 @@ class NotUsed(Refusal):
     read: Call | None = None
     copied: bool = False
     original: str = ""
+    holders: tuple[str, ...] = ()
     reason: NoGradient | None = None
     call: Call | None = None
     location: Location | None = None

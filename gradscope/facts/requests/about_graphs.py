@@ -236,6 +236,16 @@ class DifferentiateBy(Allow):
     name: str
 
 
+class HandOver(Allow):
+    """Compute with what was made of `original`: hand one of `holders` to the function that is
+    called and has come to `within`, or read `name` in its place."""
+
+    original: str
+    name: str
+    holders: tuple[str, ...]
+    within: Location | None
+
+
 class JoinViews(Allow):
     """Put the views of a tensor together again where the tensor itself was read."""
 

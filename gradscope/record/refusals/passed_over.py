@@ -1,7 +1,9 @@
 """A tensor that a result does not depend on, though what it was made from was read: the tensor that
 it is a view of, or a copy, or the weight that it has updated."""
 
+from collections.abc import Iterator
 from dataclasses import replace
+from types import FrameType
 
 import torch
 
@@ -9,6 +11,7 @@ from gradscope.facts import Call, refusals
 from gradscope.record import graph
 from gradscope.record.context import RunContext
 from gradscope.record.events.provenance import storage_key
+from gradscope.record.held import parts_of, reached_from
 from gradscope.record.refusals.exceptions import Raised
 
 _MOST_COMPARED = 1 << 24  # elements
@@ -22,26 +25,45 @@ def told(
     found: refusals.NotUsed,
     instead: str,
 ) -> refusals.NotUsed:
-    """With what was read in the place of the tensor."""
-    read = _reader(context, raised, tensor, copied=False)
+    """With what was read in the place of the tensor, and where the innermost function calls that
+    which the exception has come through as well."""
+    original, read = "", _reader(context, raised, tensor, copied=False)
     copied = read is None and tensor.grad_fn is None
     if copied:
         read = _reader(context, raised, tensor, copied=True)
-    if read is not None:
-        places = {(place.file, place.function) for place in raised.places}
-        frames = (at for at in read.frames if (at.file, at.function) in places)
-        location = next(frames, read.location)
-        return replace(found, instead=instead, read=read, copied=copied, location=location)
-    if (old := _updated(context, raised, tensor)) is not None:
-        return replace(found, original=old[0], read=old[1], location=old[1].location)
-    return replace(found, instead=instead)
+    elif read is None:
+        original, read = _updated(context, raised, tensor)
+    if read is None:
+        return replace(found, instead=instead)
+    outermost_first = reversed([*zip(raised.places, raised.frames, strict=True)])
+    running = {(place.file, place.function): frame for place, frame in outermost_first}
+    common = (at for at in read.frames if (at.file, at.function) in running)
+    location = next(common, read.location)
+    frame = running.get((location.file, location.function)) if location is not None else None
+    return replace(
+        found,
+        instead=instead,
+        read=read,
+        copied=copied,
+        original=original,
+        holders=tuple(_holders(frame, tensor)) if original and frame is not None else (),
+        location=location,
+    )
 
 
-def _updated(context: RunContext, raised: Raised, tensor: torch.Tensor) -> tuple[str, Call] | None:
+def _holders(frame: FrameType, tensor: torch.Tensor) -> Iterator[str]:
+    """The tensor itself, and the lists and dicts that hold it, as a function reaches them."""
+    for name, value, _ in reached_from(frame.f_locals):
+        parts = parts_of(name, value) if isinstance(value, list | tuple | dict) else ()
+        if value is tensor or any(one is tensor for _, one in parts):
+            yield name
+
+
+def _updated(context: RunContext, raised: Raised, tensor: torch.Tensor) -> tuple[str, Call | None]:
     """The leaf of its shape that a tensor was computed from, and the call that has read that since:
     as where a module reads its own weight and not the updated one that it was given."""
     if (made := tensor.grad_fn) is None:
-        return None
+        return "", None
     for node in graph.consumers([made]):
         leaf = getattr(node, "variable", None)
         if leaf is not None and leaf.shape == tensor.shape and node in raised.nodes:
@@ -51,7 +73,7 @@ def _updated(context: RunContext, raised: Raised, tensor: torch.Tensor) -> tuple
             call = context.call(since[0]) if since else None
             if call is not None and call.location is not None:
                 return context.names.name(leaf, raised.frame) or "", call
-    return None
+    return "", None
 
 
 def _reader(

@@ -21,10 +21,11 @@ from gradscope.repair.write.statements import (
 )
 from gradscope.rules.wording import proposals
 from gradscope.source import Source, definition
-from gradscope.source.arguments import argument, spelled
+from gradscope.source.arguments import argument, arguments_of, spelled
 from gradscope.source.hand_updates import Holder
 from gradscope.source.literals import constant, number
 from gradscope.source.spans import statement_at
+from gradscope.source.text import parsed
 from gradscope.source.tree import parts
 
 _PARALLEL = tuple(
@@ -204,6 +205,32 @@ def asked_for(culprit: Culprit, request: ask.DifferentiateBy) -> Ways:
     given = argument(culprit.call, "inputs", 1)
     if given is not None and not isinstance(given, ast.List | ast.Tuple):
         yield [culprit.source.replaced(given, request.name)]
+
+
+def handed_over(culprit: Culprit, request: ask.HandOver) -> Ways:
+    """`net(x, params=fast)`, whose function takes its own where it is given none; `x @ fast[0]` for
+    `x @ weight`."""
+    source, call = culprit.source, culprit.call
+    reads = (one for one in parts(culprit.node, ast.expr) if source.of(one) == request.original)
+    if (old := [source.replaced(one, request.name) for one in reads]) or call is None:
+        yield old
+        return
+    file = parsed(request.within.file, culprit.texts) if request.within is not None else None
+    inside = statement_at(file, request.within) if file is not None else None
+    function = file.nodes.function(inside) if file is not None and inside is not None else None
+    for holder, name in product(request.holders, _none_given(function, call)):
+        yield [keyword(source, call, name, holder)]
+
+
+def _none_given(function: ast.AST | None, call: ast.Call) -> list[str]:
+    """The parameters of a function that are None, since a call gives it nothing for them."""
+    if not isinstance(function, ast.FunctionDef):
+        return []
+    given, known = arguments_of(function, call), function.args
+    plain = zip(reversed(known.args), reversed(known.defaults), strict=False)
+    pairs = (*plain, *zip(known.kwonlyargs, known.kw_defaults, strict=True))
+    none = [name.arg for name, value in pairs if getattr(value, "value", ...) is None]
+    return [name for name in none if name not in given]
 
 
 def reduced(culprit: Culprit) -> Ways:

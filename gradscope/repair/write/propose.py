@@ -155,6 +155,7 @@ BY_FIELDS: Mapping[type[ask.Request], Callable[[Culprit, Any], Ways]] = {
     ask.LeaveOutOfGroup: groups.left_out,
     ask.StartStateAnew: stepping.state_anew,
     ask.DifferentiateBy: graphs.asked_for,
+    ask.HandOver: graphs.handed_over,
     ask.LowerRate: stepping.slower,
     ask.ClearGradients: stepping.cleared,
     ask.StepBeforeClearing: stepping.step_first,

@@ -1,10 +1,10 @@
 """What is asked for where autograd refused, the likeliest first."""
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 from gradscope.facts import Call, Fix, Location, NoGradient, refusals
 from gradscope.facts import requests as ask
-from gradscope.ops.display import spelled
 from gradscope.ops.traits import Trait, has
 
 _OF_FREED = (ask.ComputeAfterUpdate, ask.KeepGraph)  # mend a graph of which a part is gone
@@ -15,7 +15,6 @@ _OWN_LAYOUT = {
     " `SparseAdam` and `SGD` do",
     False: "give these parameters an optimizer of their own that takes dense gradients",
 }
-_UPDATED = "give `{op}` what was computed from `{original}`, and not `{original}` itself"
 _KEPT_REAL = "keep the base of the power at 0 or above: `max(0.0, base) ** power`"
 _SAME_ORDER = "give it the parameters of the optimizer that saved the state, in their order"
 
@@ -87,8 +86,8 @@ def requests(refusal: refusals.Refusal) -> Iterator[Fix | ask.Request]:
         case refusals.NotScalar():
             yield ask.ReduceLoss()
         case refusals.NotUsed(original=original, read=read) if original and read is not None:
-            title = _UPDATED.format(op=spelled(read.op), original=original)
-            yield Fix("graph", title, "unsafe")
+            inner = (one for one, by in pairwise(read.frames) if by == refusal.location)
+            yield ask.HandOver(original, refusal.name, refusal.holders, next(inner, None))
         case refusals.NotUsed(reason=reason, name=name, instead=instead, read=read):
             if read is not None:
                 yield ask.JoinViews()

@@ -243,6 +243,7 @@ _WORDS: Mapping[type[ask.Request], _Words] = {
     ask.KeepOnContext: _graph("keep on `ctx` itself what is no tensor"),
     ask.SetSparse: _graph("make the embedding with `sparse={0.sparse}`"),
     ask.DifferentiateBy: _graph("ask for the gradient of `{0.name}`"),
+    ask.HandOver: _graph("compute with what was made of `{0.original}`, and not with that itself"),
     ask.JoinViews: _graph("compute with the tensors whose gradient is asked for"),
     ask.AllowUnused: _graph("let that gradient be None: `allow_unused=True`"),
     # The training

@@ -276,6 +276,7 @@ def _not_used(one: refusals.NotUsed) -> Words:
         _op(one.call),
         (
             (one.related, "runs without a graph"),
+            (_at(one.read), f"`{phrases.spelled(_op(one.read))}` reads it here"),
             (one.raised_at if one.read is not None else None, "asks for its gradient"),
         ),
         {"reason": one.reason or NoGradient.UNUSED, "name": one.name},
