@@ -874,9 +874,75 @@ OTHERS = {
                 optimizer.zero_grad()
     """,
     "several numbers": """
+        - loss = F.mse_loss(net(x), y, reduction="none")  # <-
+        + loss = F.mse_loss(net(x), y, reduction="none").mean()  # <-
+        loss.backward()
+        print(f"{loss.item():.3f}")
+    """,
+    "several numbers in one expression": """
+        - F.mse_loss(net(x), y, reduction="none").backward()  # <-
+        + F.mse_loss(net(x), y, reduction="none").mean().backward()  # <-
+    """,
+    "several numbers that a helper gives with others": """
+        def errors(made, wanted, weight=None):
+            far = made - wanted
+            if weight is None:
+                return far.square().mean(), far.detach()
+        -     return weight * far.square(), far.detach()  # <-
+        +     return (weight * far.square()).mean(), far.detach()  # <-
+
+        loss, far = errors(net(x), y, torch.rand(6, 1))
+        print(far.abs().max())
+        scaler = torch.amp.GradScaler("cpu")
+        scaler.scale(loss / 4).backward()
+    """,
+    "several numbers of a module": """
+        class Far(nn.Module):
+            def forward(self, made, wanted):
+                off = (made - wanted).abs()
+        -         return torch.where(off < 1, off.square(), 2 * off - 1)  # <-
+        +         return torch.where(off < 1, off.square(), 2 * off - 1).mean()  # <-
+
+        far = Far()
+        loss = far(net(x), y)
+        loss.backward()
+    """,
+    "several numbers in one branch": """
+        loss, weight = F.mse_loss(net(x), y, reduction="none"), y.abs()
+        if weight.max() > 0:
+        -     loss = loss * weight  # <-
+        +     loss = (loss * weight).mean()  # <-
+        else:
+            loss = loss.mean()
+        loss.backward()
+    """,
+    "several numbers that are looked at": """
         loss = F.mse_loss(net(x), y, reduction="none")
+        print(loss.detach().max().item(), [float(one) for one in loss])
         - loss.backward()  # <-
         + loss.mean().backward()  # <-
+    """,
+    "several numbers that another caller averages": """
+        def far(made):
+            return (made - y).square()
+
+        loss = far(net(x))
+        - loss.backward()  # <-
+        + loss.mean().backward()  # <-
+        print(far(torch.zeros(6, 1)).mean())
+    """,
+    "several numbers of a model": """
+        class Model(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.lin = nn.Linear(3, 1)
+
+            def forward(self, x):
+                return torch.sigmoid(self.lin(x))
+
+        scores = Model()(x)
+        - scores.backward()  # <-
+        + scores.mean().backward()  # <-
     """,
     "another tensor": """
         z, delta = x.clone().requires_grad_(), torch.zeros_like(x, requires_grad=True)

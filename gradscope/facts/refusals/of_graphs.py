@@ -133,11 +133,13 @@ class ViewWritten(Refusal):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotScalar(Refusal):
-    """backward() of more than one number: `made` gave the tensor."""
+    """backward() of more than one number: `made` gave the tensor, at `location` where nothing that
+    reads it there wants several numbers."""
 
     name: str
     shape: tuple[int, ...]
     made: Call | None = None
+    location: Location | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -170,7 +170,9 @@ class CopyLeaf(Allow):
 
 
 class ReduceLoss(Allow):
-    """Make one number of what is differentiated."""
+    """Make one number of what is differentiated, where it is made or at `backward`."""
+
+    backward: Location | None
 
 
 class FindUnused(Allow):

@@ -27,7 +27,7 @@ from gradscope.record.definitions import (
 from gradscope.record.events.provenance import storage_key
 from gradscope.record.graph import consumers, leaf_ids, up, withheld
 from gradscope.record.held import alive, variables
-from gradscope.record.refusals import no_leaf, passed_over, steps
+from gradscope.record.refusals import no_leaf, passed_over, several, steps
 from gradscope.record.refusals.exceptions import (
     Raised,
     chain,
@@ -289,12 +289,9 @@ class _Inquiry:
         root = next((one for one in raised.roots if one.numel() != 1), None)
         if root is None:
             return None
-        return refusals.NotScalar(
-            **raised.at,
-            name=self._name(root, raised),
-            shape=tuple(root.shape),
-            made=self.context.call(root.grad_fn) if root.grad_fn is not None else None,
-        )
+        made, location = several.left_so(self.context, raised, root)
+        name, shape = self._name(root, raised), tuple(root.shape)
+        return refusals.NotScalar(**raised.at, name=name, shape=shape, made=made, location=location)
 
     def _not_used(self, raised: Raised) -> refusals.AnyRefusal | None:
         reached = leaf_ids(raised.nodes)

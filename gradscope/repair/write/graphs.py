@@ -233,14 +233,14 @@ def _none_given(function: ast.AST | None, call: ast.Call) -> list[str]:
     return [name for name in none if name not in given]
 
 
-def reduced(culprit: Culprit) -> Ways:
-    """`loss.mean().backward()`."""
-    match culprit.node:
+def reduced(culprit: Culprit, request: ask.ReduceLoss) -> Ways:
+    """`(weight * error).mean()` where that is made, `loss.mean().backward()`."""
+    made, backward = culprit.node, culprit.at(request.backward)
+    found = [made] if isinstance(made, ast.expr) and made is not backward else []
+    match backward:
         case ast.Call(func=ast.Attribute(what, "backward")):
-            pass
+            found += [what]
         case ast.Call(func=ast.Attribute(), args=[what, *_]):
-            pass
-        case _:
-            return
-    for reduction in ("mean", "sum"):
-        yield [culprit.source.replaced(what, f"{culprit.text(what)}.{reduction}()")]
+            found += [what]
+    for what, reduction in product(found, ("mean", "sum")):
+        yield [culprit.replace(what, f"{culprit.text(what)}.{reduction}()")]

@@ -83,8 +83,8 @@ def requests(refusal: refusals.Refusal) -> Iterator[Fix | ask.Request]:
             yield ask.CopyLeaf(name)
         case refusals.Unreduced():
             yield ask.FindUnused()
-        case refusals.NotScalar():
-            yield ask.ReduceLoss()
+        case refusals.NotScalar(raised_at=place):
+            yield ask.ReduceLoss(place)
         case refusals.NotUsed(original=original, read=read) if original and read is not None:
             inner = (one for one, by in pairwise(read.frames) if by == refusal.location)
             yield ask.HandOver(original, refusal.name, refusal.holders, next(inner, None))

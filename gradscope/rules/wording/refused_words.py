@@ -209,7 +209,7 @@ def _not_scalar(one: refusals.NotScalar) -> Words:
         f"Backward starts with the gradient 1 of a single number. {name} was never summed or"
         " averaged.",
         f"`{op}` gives a tensor of shape {shape}" if op else "no single number",
-        one.raised_at,
+        one.location,
         _op(one.made),
         ((_at(one.made), f"`{op}` made it here"),),
         {"reason": "not-scalar", "name": one.name, "shape": shape},
