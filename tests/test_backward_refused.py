@@ -326,15 +326,40 @@ FREED = {
         critic = nn.Sequential(nn.Linear(1, 4), nn.Tanh(), nn.Linear(4, 1))
         other = torch.optim.SGD(critic.parameters(), lr=0.1)
         for _ in range(3):
-            made = torch.tanh(net(x))  # <-
+            made = torch.tanh(net(x))
             optimizer.zero_grad()
             critic(made).mean().backward()
             optimizer.step()
             other.zero_grad()
-        -     scores = critic(made)
-        +     scores = critic(made.detach())
+        -     scores = critic(made)  # <-
+        +     scores = critic(made.detach())  # <-
             (critic(y).mean() - scores.mean()).backward()
             other.step()
+    """,
+    "temperature after the policy": """
+        class Temperature:
+            def __init__(self):
+                self.log = torch.zeros(1, requires_grad=True)
+                self.optimizer = torch.optim.SGD([self.log], lr=0.1)
+
+            def gap(self, entropy):
+                return entropy - 0.3
+
+            def adapt(self, spread):
+        -         loss = (self.log.exp() * self.gap(spread)).mean()  # <-
+        +         loss = (self.log.exp() * self.gap(spread.detach())).mean()  # <-
+                self.optimizer.zero_grad()
+                loss.backward()
+                self.optimizer.step()
+
+        temperature = Temperature()
+        for _ in range(3):
+            scores = torch.tanh(net(x))
+            entropy = scores.square().mean()
+            optimizer.zero_grad()
+            ((scores - y).square().mean() - entropy).backward()
+            optimizer.step()
+            temperature.adapt(entropy)
     """,
     "chances under the policy that acted": """
         def acted(policy):

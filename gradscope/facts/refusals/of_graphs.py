@@ -38,8 +38,9 @@ class Shared:
     """A part of the graph through which an earlier backward, called at `backward`, has run.
 
     `made` is the call that made the value in which it ends, `name` the user's name of that value,
-    `used` the call that leads there from the present loss, None where the loss itself is in it;
-    `first_use` the one of the earlier loss. `again`: the line of `made` has run again since, and it
+    `used` the call that leads there from the present loss, None where the loss itself is in it,
+    and `reader` its line in the function that knows the value by this name; `first_use` the call of
+    the earlier loss. `again`: the line of `made` has run again since, and it
     was not `once` that the loop around the backward was led there: the outermost line on the way
     to `made` through which nothing has run since. `carried` are the ways to reach the value.
     `calls` made the part, those `above` it lead on to the present loss; `updates` are those made
@@ -55,6 +56,7 @@ class Shared:
     made: Call | None
     name: str = ""
     used: Call | None = None
+    reader: Location | None = None
     first_use: Call | None = None
     backward: Location | None = None
     carried: tuple[Carried, ...] = ()

@@ -1,10 +1,10 @@
 """What the present graph shares with an earlier backward pass, which has freed it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from inspect import CO_GENERATOR
 from itertools import pairwise
-from types import CodeType, FrameType
+from types import CodeType
 from typing import Any
 
 import torch
@@ -66,12 +66,18 @@ class Sharing:
         weighed, entwined = (
             self._weighed(end, leaves, earlier, raised) if not beyond else ((), False)
         )
-        used = next((one for one in raised.nodes[end] if one not in old), None)
+        using = next((one for one in raised.nodes[end] if one not in old), None)
+        used = self._context.call(using) if using is not None else None
+        name, known = _name_of(end, raised)
+        function = (known.file, known.function) if known is not None else None
+        lines = used.frames if used is not None else ()
+        readers = (one for one in lines if (one.file, one.function) == function)
         first = [self._call_of(one) for one in earlier.above.get(seq, ())]
         return refusals.Shared(
             made=made,
-            name=_name_of(end, raised.frames) or (carried[0].name if carried else ""),
-            used=self._context.call(used) if used is not None else None,
+            name=name or (carried[0].name if carried else ""),
+            used=used,
+            reader=next(readers, None),
             first_use=next(filter(None, first), None),
             backward=earlier.place,
             carried=carried,
@@ -219,13 +225,13 @@ def as_write(one: Noted, *, lasts: bool) -> refusals.Write:
     return refusals.Write(one.op, frames[0], frames, "", one.module, one.recorded, lasts)
 
 
-def _name_of(node: Any, frames: Sequence[FrameType]) -> str:
-    """The variable that holds what a node gave."""
-    for frame in frames:
+def _name_of(node: Any, raised: Raised) -> tuple[str, Location | None]:
+    """The variable that holds what a node gave, and where its function has come to."""
+    for frame, place in zip(raised.frames, raised.places, strict=True):
         for name, value in variables(frame.f_locals):
             if isinstance(value, torch.Tensor) and value.requires_grad and value.grad_fn is node:
-                return name
-    return ""
+                return name, place
+    return "", None
 
 
 def _constants(raised: Raised) -> Iterator[Site]:

@@ -166,6 +166,12 @@ def is_once(shared: refusals.Shared, raised_at: Location | None) -> bool:
     return not shared.again and shared.once is not None and shared.backward == raised_at
 
 
+def is_for_others(shared: refusals.Shared) -> bool:
+    """Whether the present loss is there to train others than those that the value is made of, which
+    the earlier one has trained."""
+    return shared.trained and shared.apart
+
+
 def _shared(shared: refusals.Shared, refusal: refusals.Refusal) -> Iterator[ask.Request]:
     raised_at = refusal.raised_at
     if shared.constant and shared.backward is not None:
@@ -199,7 +205,7 @@ def _shared(shared: refusals.Shared, refusal: refusals.Refusal) -> Iterator[ask.
             yield detach
         elif shared.backward is not None:
             yield ask.KeepGraph(shared.backward, detach=detach)
-    if shared.trained and shared.apart and shared.used is not None:
+    if shared.used is not None and is_for_others(shared):
         yield ask.DetachUse(shared.used, shared.name)
     if shared.updates and not shared.trained and shared.first_use is not None:
         yield ask.DetachUse(shared.first_use, shared.name)

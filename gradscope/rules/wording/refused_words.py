@@ -6,7 +6,7 @@ from typing import Any
 
 from gradscope.facts import Call, Location, NoGradient, plural, refusals
 from gradscope.ops.traits import Trait, has
-from gradscope.rules.reading.after_refusal import is_carried, is_once, updated_at
+from gradscope.rules.reading.after_refusal import is_carried, is_for_others, is_once, updated_at
 from gradscope.rules.wording import phrases
 from gradscope.rules.wording.dead_gradient_words import WORDS
 from gradscope.rules.wording.leaf_words import LEAF_WORDS
@@ -133,6 +133,9 @@ def _freed(one: refusals.GraphFreed) -> Words:
         headline = f"two backward passes run through the graph of {name}"
         label = "both losses are computed from this"
         reader = ((_at(shared.first_use), "the first loss reads it here"),)
+        if shared.reader is not None and is_for_others(shared):
+            reader = ((place, label), *reader)
+            label, place = "the second loss reads it with its graph", shared.reader
     return Words(
         headline,
         why,
