@@ -291,6 +291,18 @@ def test_a_number_beyond_half_precision_is_replaced_by_its_largest(tmp_path, mon
     assert "torch.finfo(scores.dtype).min" in mended(found, tmp_path, monkeypatch)
 
 
+@pytest.mark.parametrize("made", ["x.new_full((2, 1), -1e6)", "torch.full_like(x, -1e6)"])
+@pytest.mark.long
+def test_a_fill_beyond_half_precision_is_replaced_as_well(made, tmp_path, monkeypatch):
+    text = f"x = torch.randn(2, 3).half().requires_grad_()\nworst = {made}\n"
+    text += "torch.maximum(x, worst).sum(dtype=torch.float32).backward()\n"
+
+    found = found_in(text, tmp_path, verify=True)
+
+    mend = made.replace("-1e6", "torch.finfo(x.dtype).min")
+    assert mend in mended(found, tmp_path, monkeypatch)
+
+
 @pytest.mark.parametrize(
     "line",
     [
