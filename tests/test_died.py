@@ -116,3 +116,112 @@ def test_weights_that_are_rounded_straight_through_are_right(tmp_path):
     rounded = "model.weight + (torch.round(4 * model.weight) / 4 - model.weight).detach()"
 
     assert diagnosed_text(ROUNDED_LATER.format(weight=rounded), tmp_path).findings == ()
+
+
+RECTIFIED = """\
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+
+{model}
+
+torch.manual_seed(0)
+model = {made}
+optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
+x = torch.randn(32, 4)
+y = x[:, :1] - 3
+for step in range(14):
+    loss = (model(x) - y).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+IN_A_LOOP = """\
+def mlp(sizes, act=nn.ReLU):
+    layers = []
+    for n, m in zip(sizes, sizes[1:]):
+        layers += [nn.Linear(n, m), act()]
+    return nn.Sequential(*layers)
+"""
+BEHIND_A_LOOP = """\
+def mlp(sizes, act=nn.ReLU):
+    layers = []
+    for n, m in zip(sizes[:-2], sizes[1:]):
+        layers += [nn.Linear(n, m), act()]
+    layers.append(nn.Linear(*sizes[-2:]))
+    layers.append(act())
+    return nn.Sequential(*layers)
+"""
+IN_FORWARD = """\
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.hidden, self.out = nn.Linear(4, 8), nn.Linear(8, 1)
+
+    def forward(self, x):
+        h = F.relu(self.hidden(x))
+        score = F.relu(self.out(h))
+        return score
+"""
+BY_BLOCKS = """\
+def block(n, m, *more):
+    return nn.Sequential(nn.Linear(n, m, *more), nn.ReLU())
+"""
+
+
+@pytest.mark.parametrize(
+    ("model", "made", "line", "patch"),
+    [
+        (IN_A_LOOP, "mlp([4, 8, 1])", 10, "+    return nn.Sequential(*layers[:-1])\n"),
+        (
+            IN_A_LOOP.replace("*layers", "*layers, nn.Linear(8, 1), act()"),
+            "mlp([4, 8])",
+            10,
+            "+    return nn.Sequential(*layers, nn.Linear(8, 1))\n",
+        ),
+        (BEHIND_A_LOOP, "mlp([4, 8, 1])", 11, "-    layers.append(act())\n"),
+        (
+            "",
+            "nn.Sequential(\n    nn.Linear(4, 8),\n    nn.ReLU(),\n    nn.Linear(8, 1),\n"
+            "    nn.ReLU(),\n)",
+            13,
+            "-    nn.ReLU(),\n",
+        ),
+        ("", "nn.Sequential(nn.Linear(4, 1))\nmodel.append(nn.ReLU())", 10, "-model.append("),
+        (IN_FORWARD, "Net()", 13, "+        score = self.out(h)\n"),
+    ],
+)
+def test_a_rectifier_behind_the_last_layer_is_told_there_and_left_out(
+    model, made, line, patch, tmp_path
+):
+    text = RECTIFIED.format(model=model, made=made)
+    (found,) = diagnosed_text(text, tmp_path, verify=True).findings
+    fix = found.fixes[0]
+
+    assert (found.rule, found.evidence["reason"], found.location.line) == ("GS403", "died", line)
+    is_elsewhere = model is not IN_FORWARD
+    assert [one.role for one in found.related] == ["call"] * is_elsewhere
+    assert patch in fix.patch and fix.verified
+
+
+@pytest.mark.parametrize(
+    ("model", "made"),
+    [
+        (BY_BLOCKS, "nn.Sequential(block(4, 8), block(8, 1))"),  # ends the hidden layer as well
+        (BY_BLOCKS, "nn.Sequential(block(4, 1), nn.Linear(1, 1, bias=False))"),
+    ],
+)
+def test_a_rectifier_that_a_layer_reads_stays(model, made, tmp_path):
+    (found,) = diagnosed_text(RECTIFIED.format(model=model, made=made), tmp_path).findings
+
+    assert (found.evidence["reason"], found.location.line) == ("died", 16)
+    assert not any(fix.patch for fix in found.fixes if fix.kind == "graph")
+
+
+@pytest.mark.parametrize("target", ["x[:, :1].abs()", "1 + x[:, :1].square()"])
+def test_a_rectifier_behind_a_model_that_learns_is_right(target, tmp_path):
+    text = RECTIFIED.format(model=IN_A_LOOP, made="mlp([4, 8, 1])")
+    text = text.replace("x[:, :1] - 3", target).replace("lr=0.5", "lr=0.05")
+
+    assert diagnosed_text(text, tmp_path).findings == ()

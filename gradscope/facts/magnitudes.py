@@ -196,6 +196,8 @@ class Absence:
     packaged: bool = False  # a part of a module that an installed package wrote: a BERT's pooler
     shape: tuple[int, ...] = ()
     dims: tuple[int, ...] = ()  # of a softmax over one: those that hold several, but for the first
+    ends: bool = False  # a rectifier: no parameter is read between its result and the loss
+    put_at: Location | None = None  # and where it was put behind the last layer of a Sequential
     # The first and the last of the steps of one optimizer, where the steps of others train it.
     among: tuple[int, int] | None = None
 

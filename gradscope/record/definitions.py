@@ -4,6 +4,7 @@ import ast
 import inspect
 import linecache
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from types import CodeType
 from typing import Any, TypeVar
@@ -12,8 +13,10 @@ import torch
 
 from gradscope.facts import Location
 from gradscope.record.sites import USER, Site, kind_of, resolve, shown_path
-from gradscope.source import Source
+from gradscope.source import Source, expression
 from gradscope.source import definition as definition_of
+from gradscope.source.arguments import called
+from gradscope.source.spans import ancestors
 from gradscope.source.text import cell_of, characters
 from gradscope.source.tree import covers
 
@@ -169,6 +172,43 @@ def returned(function: Callable[..., Any], position: int) -> Location | None:
     expression = _expression(last, position) or last.value
     assert expression is not None
     return span(code, expression)
+
+
+_LOOPS = (ast.For, ast.While, ast.ListComp, ast.GeneratorExp)
+
+
+def last_layer(code: CodeType, lasti: int) -> Location | None:
+    """Where the last of the layers is written that a call gives a Sequential: an argument, or what
+    a list got last that is unpacked there; the call itself where that is a turn of a loop, and
+    where it appends the layer."""
+    source, place = source_of(code.co_filename), resolve(code, lasti)
+    call = expression(source, replace(place, file=source.file)) if source is not None else None
+    if source is None or not isinstance(call, ast.Call) or not call.args:
+        return None
+    last = call.args[-1]
+    if isinstance(source.parents[call], ast.Expr) and called(call) != "__init__":
+        last = call
+    elif isinstance(last, ast.Starred):
+        last = _last_in(source, last.value, call) or call
+    return span(code, last)
+
+
+def _last_in(source: Source, values: ast.expr, call: ast.Call) -> ast.expr | None:
+    """The last item of a list, as it was when a call took it, or the call that appended it."""
+    if isinstance(values, ast.Name):
+        name, scope = values.id, source.nodes.owner(values)
+        uses = (*(one.statement for one in scope.bindings[name]), *scope.reads[name])
+        earlier = [one for one in map(source.nodes.statement, uses) if one.lineno < call.lineno]
+        last = max(earlier, key=lambda one: one.lineno, default=None)
+        around = [one for one in ancestors(source, last) if isinstance(one, _LOOPS)] if last else []
+        if any(one not in ancestors(source, call) for one in around):
+            return None
+        match last:
+            case ast.Expr(value=ast.Call(func=ast.Attribute(attr="append")) as made):
+                return made
+            case ast.Assign(value=given) | ast.AugAssign(op=ast.Add(), value=given):
+                values = given
+    return values.elts[-1] if isinstance(values, ast.List) and values.elts else None
 
 
 def widened(code: CodeType, lasti: int, position: int) -> Location | None:

@@ -126,7 +126,10 @@ class TakeLogits(Request):
 
 
 class LeaveOutRectifier(Request):
-    """Give what a model's last layer makes, without the rectifier around it."""
+    """Give what a model's last layer makes, without the rectifier around it, or `put_at` behind it
+    in a Sequential."""
+
+    put_at: Location | None = None
 
 
 class BoundIndex(Request):

@@ -18,6 +18,7 @@ from gradscope.record.held import modules_in
 from gradscope.record.names import Names, in_some_module
 from gradscope.record.optimizers import held_by, parameters_of
 from gradscope.record.sites import Site, note_site, place_of
+from gradscope.record.sizes.built import Built
 from gradscope.record.sizes.crossings import Crossings
 from gradscope.record.sizes.flow import Flow
 from gradscope.record.sizes.leaves import Succession
@@ -40,9 +41,9 @@ class Absences:
     """Collects reasons at the inspected steps, by the leaf's id; says in the end which leaves
     stayed without a gradient."""
 
-    def __init__(self, names: Names, leaves: Mapping[int, str]) -> None:
+    def __init__(self, names: Names, leaves: Mapping[int, str], built: Built) -> None:
         """`leaves` are the names of those that were measured, by id."""
-        self.names = names
+        self.names, self._built = names, built
         self._leaves = leaves
         self._missing: dict[int, Absence] = {}
         self._zero: dict[int, Absence] = {}
@@ -102,7 +103,7 @@ class Absences:
             if name and is_nobodys and not (rewraps or flow.handed_out & bit):
                 self._read_at[name] = flow.first_use(bit)
             if norms.get(id(leaf)) == 0.0 and crossings is not None:
-                absence, selection = why_zero(step, position, crossings)
+                absence, selection = why_zero(step, position, crossings, self._built)
                 straight = straightened(bit, flow, cuts)
                 if straight is not None:
                     _, call, place, _ = explained(straight)

@@ -61,7 +61,7 @@ class Sizes:
         self.names = names = context.names
         self._additions = Additions()
         self.leaves = Leaves(names)
-        self.absences = Absences(names, self.leaves.names)
+        self.absences = Absences(names, self.leaves.names, self.leaves.built)
         self.surges = Surges(self.leaves.watched)
         self.inspection = Inspection(context)
         self._growths = Growths()

@@ -15,6 +15,7 @@ from gradscope.record.finite import dtype_of, elements, shard_of
 from gradscope.record.names import Names, flat_part
 from gradscope.record.passes import Graded
 from gradscope.record.sites import Site, note_site, place_of
+from gradscope.record.sizes.built import Built
 from gradscope.record.sizes.crossings import norm_of
 from gradscope.record.sizes.module_use import outermost
 from gradscope.record.stand_ins import is_elsewhere, stand_in, without_us
@@ -99,12 +100,14 @@ class Leaves:
         self._given_in_call: set[int] = set()
         # By id, the names of those that took the place of a parameter which was never met.
         self.stand_for: dict[int, str] = {}
+        self.built = Built()
 
     def install(self, stack: ExitStack, thread: int) -> None:
         """Until `stack` ends, see which parameters of modules are replaced, and let torch swap any:
         it refuses to where there is a weak reference, as ours are, which go before."""
         register: Callable[..., None] = torch.nn.Module.register_parameter
         swap: Callable[[Any, Any], None] = torch.utils.swap_tensors
+        self.built.install(stack, thread)
 
         def register_parameter(one: Any, name: str, param: Any) -> None:
             old = None if is_elsewhere(thread) else vars(one).get("_parameters", {}).get(name)

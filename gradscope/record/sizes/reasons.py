@@ -11,9 +11,10 @@ import torch
 
 from gradscope.facts import Absence, Call, Location, NoGradient
 from gradscope.ops.traits import Trait, has
-from gradscope.record.definitions import guard_of
+from gradscope.record.definitions import guard_of, last_layer
 from gradscope.record.journal import to_call
 from gradscope.record.sites import place_of
+from gradscope.record.sizes.built import Built
 from gradscope.record.sizes.crossings import Crossing, Crossings
 from gradscope.record.sizes.cuts import Cut
 from gradscope.record.sizes.flow import Flow
@@ -159,7 +160,7 @@ def stepped(crossings: Crossings) -> Iterator[tuple[Crossing, list[torch.Tensor]
         yield one, [crossings.variables[at] for at in sorted(leaves)]
 
 
-def why_zero(step: int, leaf: int, crossings: Crossings) -> tuple[Absence, object]:
+def why_zero(step: int, leaf: int, crossings: Crossings, built: Built) -> tuple[Absence, object]:
     """For the leaf at a position of `crossings.variables`; with what leaves its elements out where
     that is the same op at every step."""
     absence = Absence("", False, NoGradient.UNKNOWN, False, step)
@@ -193,6 +194,13 @@ def why_zero(step: int, leaf: int, crossings: Crossings) -> tuple[Absence, objec
         siblings=is_one_of_several and _prefers_another(deciding),
         dims=crossing.over_one or (),
     )
+    if reason is NoGradient.DEAD_RELU:
+        site = built.put_last(crossing.note)
+        alike = (at for at, one in enumerate(crossings.found) if built.is_alike(one.note, site))
+        # What a helper builds ends a layer at one place, and the model at another.
+        if all(_is_last(at, crossings.found) for at in (position, *alike)):
+            put_at = last_layer(*site[0]) if site else None
+            absence = replace(absence, ends=True, put_at=put_at)
     return absence, selection
 
 
@@ -229,6 +237,29 @@ def _decider(position: int, crossings: Sequence[Crossing]) -> Crossing:
             break
         position = above[0]
     return crossings[position]
+
+
+def _is_last(position: int, crossings: Sequence[Crossing]) -> bool:
+    """Whether nothing that is trained is read between a crossing and the loss."""
+    above = {position}
+    # Each stands before those below it.
+    for place in range(position - 1, -1, -1):
+        one = crossings[place]
+        if not above.isdisjoint(one.below.values()):
+            if any(_is_leaf(one, edge, crossings) for edge in (*one.below, *one.leaves)):
+                return False
+            above.add(place)
+    return True
+
+
+def _is_leaf(crossing: Crossing, edge: int, crossings: Sequence[Crossing]) -> bool:
+    """Whether an input is a leaf as it is, or a view or a copy of one."""
+    while edge in crossing.below:
+        crossing, edge = crossings[crossing.below[edge]], 0
+        is_view = crossing.note is not None and crossing.note.info.view
+        if not (is_view or has(crossing.name, Trait.COPIES)):
+            return False
+    return edge in crossing.leaves
 
 
 def _hands_on(crossing: Crossing) -> bool:

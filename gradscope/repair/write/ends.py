@@ -20,7 +20,7 @@ from gradscope.repair.write.forms import in_form
 from gradscope.repair.write.left_over import left_over
 from gradscope.repair.write.reading import Reading, atom, negative
 from gradscope.repair.write.splice import keyword, whole_lines
-from gradscope.repair.write.statements import block_of, dropped
+from gradscope.repair.write.statements import block_of, dropped, without_last
 from gradscope.repair.write.uses import Uses, calls_around, calls_of, given_to, returned
 from gradscope.rules.reading import evidence
 from gradscope.source.arguments import argument, arguments_of, called, canonical, spelled
@@ -280,10 +280,8 @@ def _divergence(culprit: Culprit, quotient: ast.BinOp, text: str) -> Edit:
 
 
 def left_away(culprit: Culprit, made: ast.Call, module: ast.Call | None) -> Edit | None:
-    around = culprit.source.parents[module] if module is not None else None
-    if module is not None and isinstance(around, ast.Call) and len(around.args) > 1:
-        before = culprit.source.extent(around.args[-2])[1]
-        return culprit.source.edit(before, culprit.source.extent(module)[1], "")
+    for edit in without_last(culprit.source, module):
+        return edit
     operand = spelled(culprit.source, made).first
     if operand is None or (module is None and not _is_function(culprit, made)):
         return None

@@ -16,10 +16,10 @@ from gradscope.repair.write.initial import drawn
 from gradscope.repair.write.reading import atom
 from gradscope.repair.write.spelling import can_repeat, on_edges
 from gradscope.repair.write.splice import keyword
-from gradscope.repair.write.statements import for_all_readers
+from gradscope.repair.write.statements import block_of, for_all_readers, without_last
 from gradscope.repair.write.uses import given_to, returned
 from gradscope.rules.wording import phrases, proposals
-from gradscope.source import definition
+from gradscope.source import Source, definition
 from gradscope.source.arguments import Spelled, argument, called, spelled
 from gradscope.source.tree import parts
 
@@ -223,18 +223,27 @@ def _is_epsilon(culprit: Culprit, node: ast.expr) -> bool:
     return isinstance(value, float) and 0 < value <= EPSILON
 
 
-def left_out(culprit: Culprit) -> Ways:
+def left_out(culprit: Culprit, request: ask.LeaveOutRectifier) -> Ways:
     """`return self.out(h)` for `return F.relu(self.out(h))`, or a Sequential without its last
     layer."""
-    made = culprit.call
-    if made is None:
-        return
-    module = layer(culprit, made, "torch.nn.ReLU")
-    is_returned = isinstance(culprit.source.parents[made], ast.Return)
-    if module is not None or (is_returned and spelled(culprit.source, made).name == "relu"):
-        edit = left_away(culprit, made, module)
-        if edit is not None:
-            yield Candidate("leave the rectifier away, where the model gives its output", (edit,))
+    made, edit = culprit.call, None
+    if request.put_at is not None:
+        edit = next(without_last(culprit.source, culprit.at(request.put_at)), None)
+    elif made is not None:
+        module = layer(culprit, made, "torch.nn.ReLU")
+        is_returned = _is_returned(culprit.source, culprit.source.parents[made])
+        if module is not None or (is_returned and spelled(culprit.source, made).name == "relu"):
+            edit = left_away(culprit, made, module)
+    if edit is not None:
+        yield Candidate("leave the rectifier away, where the model gives its output", (edit,))
+
+
+def _is_returned(source: Source, above: ast.AST) -> bool:
+    """Whether a value is returned there, or by the next statement by the name that it gets."""
+    match above, block_of(source, above) if isinstance(above, ast.Assign) else []:
+        case ast.Assign(targets=[ast.Name(id=name)]), [*_, one, ast.Return(ast.Name(id=given))]:
+            return one is above and name == given
+    return isinstance(above, ast.Return)
 
 
 def _is_rectifier(found: Spelled) -> bool:

@@ -1,10 +1,11 @@
 """Statements by the places that a run reported."""
 
 import ast
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from gradscope.facts import Call, Edit, Location
 from gradscope.repair.write.culprit import Culprit
+from gradscope.repair.write.reading import atom
 from gradscope.repair.write.splice import after, before, whole_lines
 from gradscope.source import Source, binding, expression
 from gradscope.source.spans import ancestors, statement_at
@@ -77,6 +78,22 @@ def left_out(source: Source, statement: ast.stmt) -> Edit:
             return source.replaced(statement, "pass")
         statement = around
     return dropped(source, statement)
+
+
+def without_last(source: Source, last: ast.expr | None) -> Iterator[Edit]:
+    """A list or a call without its last item, a list without what is appended to it, and
+    `nn.Sequential(*layers[:-1])`."""
+    above = source.parents[last] if last is not None else None
+    items = getattr(above, "elts", getattr(above, "args", []))
+    match last:
+        case ast.Call(args=[*_, ast.Starred(value=ast.GeneratorExp() as many) as unpacked]):
+            yield source.replaced(unpacked, f"*[{source.of(many)[1:-1]}][:-1]")
+        case ast.Call(args=[*_, ast.Starred(value=many) as unpacked]):
+            yield source.replaced(unpacked, f"*{atom(source.of(many))}[:-1]")
+        case ast.expr() if isinstance(above, ast.Expr):
+            yield left_out(source, above)
+        case ast.expr() if items[1:] and items[-1] is last:
+            yield source.edit(source.extent(items[-2])[1], source.extent(last)[1], "")
 
 
 def for_all_readers(culprit: Culprit, name: ast.Name, value: str) -> tuple[Edit, ...]:

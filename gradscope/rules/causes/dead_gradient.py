@@ -10,6 +10,7 @@ from gradscope.facts import (
     Fix,
     Leaf,
     Limits,
+    Location,
     Magnitudes,
     NoGradient,
     Phase,
@@ -122,6 +123,7 @@ class DeadGradient(Rule):
             NoGradient.REMADE,
         )
         optimizer = (last.made or last.location) if last is not None and is_old else None
+        place, label, related = _told_at(first)
         gets = "parameter gets" if len(group) == 1 else "parameters get"
         names = [one.leaf for one in group]
         own = tuple(Symptom(_trouble(one), Subject.GRADIENT, one.step, one.leaf) for one in group)
@@ -133,9 +135,9 @@ class DeadGradient(Rule):
             phase=Phase.FORWARD if first.missing else Phase.BACKWARD,
             step=first.step,
             node=first.node,
-            location=first.location or optimizer,
-            label=WORDS[first.reason].label,
-            related=_related(first),
+            location=place or optimizer,
+            label=label,
+            related=related,
             evidence={
                 "reason": first.reason,
                 "parameters": names,
@@ -218,6 +220,7 @@ class DeadGradient(Rule):
         names, since = [leaf.name for leaf in trained], max(map(zero_since, trained))
         if not last.loss:
             return self._about_nothing_left(where, trained, since)
+        place, label, related = _told_at(where)
         instead: Fix | ask.Request = Fix(
             "graph",
             "leave this function away where the model gives its output, or use one that is never"
@@ -225,8 +228,8 @@ class DeadGradient(Rule):
             "unsafe",
             "nn.LeakyReLU() for nn.ReLU()",
         )
-        if where.call is not None and where.call.op == "relu":
-            instead = ask.LeaveOutRectifier()
+        if where.call is not None and where.call.op == "relu" and where.ends:
+            instead = ask.LeaveOutRectifier(where.put_at)
         return self.found(
             f"every gradient is exactly 0 from step {since} on, at a loss of"
             f" {number(last.loss or 0.0)}: {phrases.listed(names)}",
@@ -236,8 +239,9 @@ class DeadGradient(Rule):
             phase=Phase.BACKWARD,
             step=since,
             node=where.node,
-            location=where.location,
-            label=WORDS[where.reason].label,
+            location=place,
+            label=label,
+            related=related,
             evidence={"reason": "died", "parameters": names, "of": len(trained), "since": since},
             numbers=(
                 f"gradient norm of `{names[0]}` by step: {phrases.series(trained[0].known)}",
@@ -338,10 +342,16 @@ def _when(absence: Absence) -> str:
     return f" in steps {first} to {last} of an optimizer that holds them"
 
 
-def _related(absence: Absence) -> tuple[Related, ...]:
+def _told_at(absence: Absence) -> tuple[Location | None, str, tuple[Related, ...]]:
+    """The place that is told, what is said of it, and others to point at."""
+    at, put_at = absence.location, absence.put_at
+    label, use = WORDS[absence.reason].label, "runs without a graph"
+    if put_at is not None and at is not None and (put_at.file, put_at.line) != (at.file, at.line):
+        return put_at, "puts a rectifier behind the last layer", places(("call", at, label))
+    role = "call"
     if absence.reason is NoGradient.UNUSED:
-        return places(("use", absence.related, "never calls it"))
-    return places(("call", absence.related, "runs without a graph"))
+        role, use = "use", "never calls it"
+    return at, label, places((role, absence.related, use))
 
 
 def _numbers(group: Sequence[Absence], magnitudes: Magnitudes) -> Iterator[str]:
@@ -369,6 +379,8 @@ def _fix(absence: Absence) -> Asked:
             return ask.TakeSigmoid(op.removeprefix("_"))
         case NoGradient.SATURATED if has(op, Trait.SOFTMAX):
             return Fix("stable-op", "keep the scores of the softmax closer together", "unsafe")
+        case NoGradient.DEAD_RELU if op == "relu" and absence.put_at is not None:
+            return ask.LeaveOutRectifier(absence.put_at)
         case NoGradient.DEAD_RELU | NoGradient.SATURATED:
             title = "bring the inputs back to where the slope is not 0"
             code = "a smaller learning rate or initialisation; or nn.LeakyReLU, which is never flat"
