@@ -1,7 +1,11 @@
 """GS403: parameters that start at 0 where the slope of what reads them is 0."""
 
+from pathlib import Path
+
 import pytest
 from corpus import diagnosed_text
+
+from gradscope.facts import LossMove
 
 FACTORS = """\
 import torch
@@ -250,3 +254,173 @@ def test_a_sum_over_several_dimensions_is_looked_at_as_any_other(tmp_path):
     text = POOLING.format(dim=1).replace("score(x)", "score(x) - score(x).logsumexp((0, 1))")
 
     assert diagnosed_text(text, tmp_path).findings == ()
+
+
+ADAPTED = """\
+import torch
+from torch import nn
+
+
+class Adapted(nn.Module):
+    def __init__(self, base):
+        super().__init__()
+        self.base = base.requires_grad_(False)
+        {start}
+
+    def forward(self, x):
+        return self.base(x) + {product}
+
+
+torch.manual_seed(0)
+x = torch.randn(32, 4)
+model = Adapted(nn.Linear(4, 1))
+optimizer = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=0.1)
+for step in range(8):
+    loss = (model(x) - x[:, :1]).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+LAYERS = "self.down, self.up = nn.Linear(4, 2, bias=False), nn.Linear(2, 1, bias=False)\n        "
+IN_TWO_LINES = "nn.init.zeros_(self.down.weight)\n        nn.init.zeros_(self.up.weight)"
+FOR_BOTH = "for one in (self.down, self.up):"
+FOR_EACH = f"{FOR_BOTH}\n            "
+OWN = "self.down = nn.Parameter(torch.{0}(4, 2))\n        self.up = nn.Parameter(torch.{0}(2, 1))"
+
+
+def with_layers(start: str) -> str:
+    return ADAPTED.format(start=LAYERS + start, product="self.up(self.down(x))")
+
+
+def first_of(text: str, folder: Path) -> tuple[int, list[str]]:
+    """Where the factor is told that is to start from other numbers, and what the patch changes."""
+    (found,) = diagnosed_text(text, folder).findings
+    (product,) = found.related
+    lines = text.splitlines()
+
+    assert (found.rule, found.evidence["reason"]) == ("GS403", "zero-weight")
+    assert "self.base(x)" in lines[product.location.line - 1]
+    changed = found.fixes[0].patch.splitlines()[2:]
+    return found.location.line, [one[0] + one[1:].strip() for one in changed if one[0] in "+-"]
+
+
+@pytest.mark.parametrize(
+    ("start", "line", "patch"),
+    [
+        (IN_TWO_LINES, 10, ["-nn.init.zeros_(self.down.weight)"]),
+        (
+            IN_TWO_LINES.replace("zeros_(self.down.weight)", "constant_(self.down.weight, 0.0)"),
+            10,
+            ["-nn.init.constant_(self.down.weight, 0.0)"],
+        ),
+        (
+            "self.up.weight.data.zero_()\n        self.down.weight.data.fill_(0)",
+            11,
+            ["-self.down.weight.data.fill_(0)"],
+        ),
+        (
+            "with torch.no_grad():\n            self.down.weight.zero_()\n"
+            "        self.up.weight.data.zero_()",
+            11,
+            ["-self.down.weight.zero_()", "+pass"],
+        ),
+        (
+            "self.fill(self.down)\n        self.fill(self.up)\n\n    def fill(self, one):\n"
+            "        nn.init.zeros_(one.weight)",
+            10,
+            ["-self.fill(self.down)"],
+        ),
+        (
+            f"{FOR_EACH}nn.init.zeros_(one.weight)",
+            11,
+            [f"-{FOR_BOTH}", "-nn.init.zeros_(one.weight)", "+nn.init.zeros_(self.up.weight)"],
+        ),
+        (
+            "for one in (self.up.weight, self.down.weight):\n            nn.init.zeros_(one)",
+            11,
+            [
+                "-for one in (self.up.weight, self.down.weight):",
+                "-nn.init.zeros_(one)",
+                "+nn.init.zeros_(self.up.weight)",
+            ],
+        ),
+        (
+            f"{FOR_EACH}one.weight.data.zero_()\n            one.requires_grad_(True)",
+            11,
+            ['+nn.init.kaiming_normal_(self.down.weight, nonlinearity="relu")'],
+        ),
+    ],
+)
+def test_of_two_factors_at_0_the_first_keeps_the_numbers_of_its_layer(start, line, patch, tmp_path):
+    assert first_of(with_layers(start), tmp_path) == (line, patch)
+
+
+@pytest.mark.parametrize(
+    ("start", "line", "patch"),
+    [
+        (
+            f"{OWN.format('empty')}\n        {FOR_EACH}nn.init.zeros_(one)",
+            12,
+            [
+                f"-{FOR_BOTH}",
+                "-nn.init.zeros_(one)",
+                '+nn.init.kaiming_normal_(self.down, nonlinearity="relu")',
+                "+nn.init.zeros_(self.up)",
+            ],
+        ),
+        (
+            "self.down, self.up = (nn.Parameter(torch.zeros(*n)) for n in ((4, 2), (2, 1)))",
+            9,
+            ['+nn.init.kaiming_normal_(self.down, nonlinearity="relu")'],
+        ),
+    ],
+)
+def test_of_two_factors_at_0_the_first_is_drawn(start, line, patch, tmp_path):
+    text = ADAPTED.format(start=start, product="x @ self.down @ self.up")
+
+    assert first_of(text, tmp_path) == (line, patch)
+
+
+@pytest.mark.parametrize(
+    "product",
+    [
+        "x @ self.down @ self.up",
+        "x @ (self.down @ self.up)",
+        "nn.functional.linear(x, self.up.T @ self.down.T)",
+        "(self.up.T @ self.down.T @ x.T).T",
+    ],
+)
+def test_the_first_factor_is_the_one_that_meets_the_input(product, tmp_path):
+    text = ADAPTED.format(start=OWN.format("zeros"), product=product)
+    old = "self.down = nn.Parameter(torch.zeros(4, 2))"
+    new = "self.down = nn.Parameter(0.01 * torch.randn(4, 2))"
+
+    assert first_of(text, tmp_path) == (9, [f"-{old}", f"+{new}"])
+
+
+def test_two_factors_at_0_are_told_beside_what_learns(tmp_path):
+    start = f"{OWN.format('zeros')}\n        self.offset = nn.Parameter(torch.zeros(1))"
+    text = ADAPTED.format(start=start, product="x @ self.down @ self.up + self.offset")
+    (found,) = diagnosed_text(text, tmp_path).findings
+
+    assert (found.location.line, found.evidence["parameters"]) == (9, ["model.up", "model.down"])
+
+
+def test_the_patch_of_two_factors_leaves_the_first_loss_as_it_was(tmp_path):
+    (found,) = diagnosed_text(with_layers(IN_TWO_LINES), tmp_path, verify=True).findings
+    fix = found.fixes[0]
+
+    assert (found.step, fix.verified) == (0, True)
+    assert [one.step for one in fix.verdict.effects.moves if isinstance(one, LossMove)] == [1]
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        "nn.init.zeros_(self.up.weight)",
+        "nn.init.zeros_(self.down.weight)",
+        f"{IN_TWO_LINES}\n        nn.init.normal_(self.down.weight)",
+    ],
+)
+def test_one_factor_at_0_is_right(start, tmp_path):
+    assert diagnosed_text(with_layers(start), tmp_path).findings == ()

@@ -10,7 +10,7 @@ from enum import StrEnum
 from gradscope.dataclass import dataclass
 from gradscope.facts.events import Leap
 from gradscope.facts.functions import OwnBackward
-from gradscope.facts.places import Call, Location
+from gradscope.facts.places import Call, Location, Zeroed
 from gradscope.facts.usage import ModeKept, Reload, ScaledUpdate, Undoing, UnreadFlag, Usage
 
 
@@ -48,6 +48,7 @@ class Leaf:
     lost_at: Location | None = None
     replaced_at: Location | None = None
     uniform: bool = False
+    zeroed: Zeroed | None = None  # where it is 0 everywhere
 
     @property
     def known(self) -> tuple[float, ...]:
@@ -196,6 +197,7 @@ class Absence:
     packaged: bool = False  # a part of a module that an installed package wrote: a BERT's pooler
     shape: tuple[int, ...] = ()
     dims: tuple[int, ...] = ()  # of a softmax over one: those that hold several, but for the first
+    nearer: bool = False  # of two factors, the one nearer to the input
     ends: bool = False  # a rectifier: no parameter is read between its result and the loss
     put_at: Location | None = None  # and where it was put behind the last layer of a Sequential
     # The first and the last of the steps of one optimizer, where the steps of others train it.

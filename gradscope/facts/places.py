@@ -55,3 +55,14 @@ class Call:
     constant: float | None = None
     formula_of: Call | None = None
     view: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Zeroed:
+    """Where a parameter was made of zeros, or (`later`) filled with them, as the `number`th of all:
+    the user's frames, innermost first. `drawn`: its layer had given it numbers before."""
+
+    frames: tuple[Location, ...]
+    number: int
+    drawn: bool
+    later: bool

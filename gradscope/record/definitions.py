@@ -174,6 +174,18 @@ def returned(function: Callable[..., Any], position: int) -> Location | None:
     return span(code, expression)
 
 
+def given_at(code: CodeType, lasti: int) -> Location:
+    """What the target of an assignment is given that an instruction stores into; where the text
+    does not tell that, its place."""
+    place, source = resolve(code, lasti), source_of(code.co_filename)
+    if source is not None:
+        node = expression(source, replace(place, file=source.file))
+        for target, value in source.nodes.given():
+            if target is node:
+                return span(code, value)
+    return place
+
+
 _LOOPS = (ast.For, ast.While, ast.ListComp, ast.GeneratorExp)
 
 

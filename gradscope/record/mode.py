@@ -25,6 +25,7 @@ from gradscope.record.raised import RaisedOps
 from gradscope.record.refusals import Notes
 from gradscope.record.schema import OpInfo, read_schema
 from gradscope.record.sites import called_by_engine, note_site
+from gradscope.record.sizes.built import is_zero
 from gradscope.record.sizes.gradients import Sizes
 from gradscope.record.stand_ins import runs_ops
 from gradscope.record.tracing import unprofiled
@@ -258,6 +259,8 @@ class RecordingMode(Dispatch):
         if args and not context.in_optimizer and context.running.node is None:
             frame = sys._getframe(2)
             self.sizes.note_write(args[0], frame)
+            if info.name == "zero" or (info.name == "fill" and is_zero(args[1])):
+                self.sizes.leaves.built.note_zeroed(args[0], frame)
             context.shielded(info.name, self._note_write, info, args[0], frame)
         if not args or not isinstance(args[0], torch.Tensor):
             return None

@@ -23,7 +23,7 @@ from gradscope.facts import (
     verdicts,
 )
 from gradscope.facts import requests as ask
-from gradscope.facts.verdicts import CannotRun
+from gradscope.facts.verdicts import CannotRun, ValuesMove
 from gradscope.ops.dtypes import HALF
 from gradscope.ops.traits import Trait, has
 from gradscope.programs import ChildFault, NoAnswer
@@ -40,7 +40,7 @@ from gradscope.repair.compare import (
     is_back,
     last_step,
 )
-from gradscope.repair.differences import has_finite_loss, loss_of, repeats
+from gradscope.repair.differences import has_finite_loss, loss_of, moved_loss, repeats
 from gradscope.repair.patched import Patched, ways
 from gradscope.repair.write.culprit import Unpatchable, locate
 from gradscope.repair.write.propose import fixes_of
@@ -185,6 +185,8 @@ class Bench:
             trace = again(step + 1, Purpose.FIX)
             after = Seen(trace, self.diagnose(trace))
             outcome = compare(finding, self.before, after, same=same, kind=kind)
+            if one.begins_alike and (move := moved_loss(self.before.trace, trace, finding.step)):
+                return Outcome(Refuted(ValuesMove(move)))
             if outcome.doubtful and not self._is_repeatable(trace, step):
                 return Outcome(NotTried(Reason.NOT_REPEATABLE))
             if isinstance(outcome.verdict, Verified):

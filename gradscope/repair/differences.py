@@ -66,12 +66,12 @@ def distance(first: Gradient, second: Gradient) -> float:
     return worst / scale if scale else worst
 
 
-def _moved_loss(before: Trace, after: Trace, step: int) -> tuple[int, float] | None:
+def moved_loss(before: Trace, after: Trace, step: int) -> LossMove | None:
     """The first step whose finite loss is not bit-identical, and by how much it differs."""
     for one in before.steps[: step + 1]:
         old, new = one.loss, loss_of(after, one.index)
         if old is not None and new is not None and math.isfinite(old) and old != new:
-            return one.index, abs(new - old)
+            return LossMove(one.index, abs(new - old))
     return None
 
 
@@ -80,15 +80,15 @@ def is_rounding(before: Trace, after: Trace, step: int) -> bool:
     where a gradient is differentiated again, a guard changes which terms are added first."""
     moves = [distance(a, b) for a, b in pairs(before, after)]
     known = BETWEEN not in moves
-    return known and max(moves, default=0.0) <= ROUNDING and not _moved_loss(before, after, step)
+    return known and max(moves, default=0.0) <= ROUNDING and not moved_loss(before, after, step)
 
 
 def moved(before: Trace, after: Trace, step: int) -> tuple[Move, ...]:
     """The finite values that are not bit-identical."""
     found: list[Move] = []
-    loss = _moved_loss(before, after, step)
+    loss = moved_loss(before, after, step)
     if loss is not None:
-        found.append(LossMove(*loss))
+        found.append(loss)
     distances = [(distance(a, b), a.name) for a, b in pairs(before, after)]
     worst, name = max(distances, default=(0.0, ""))
     if worst:

@@ -48,6 +48,10 @@ class Patched:
         return all(one.same for one in self.made)
 
     @property
+    def begins_alike(self) -> bool:
+        return any(one.begins_alike for one in self.made)
+
+    @property
     def files(self) -> tuple[tuple[Source, str], ...]:
         return ((self.source, self.text), *self.others)
 

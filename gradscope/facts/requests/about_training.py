@@ -1,5 +1,6 @@
 """About the training: steps, rates, clipping, and the order in which they are done."""
 
+from gradscope.dataclass import dataclass
 from gradscope.facts.magnitudes import Clearing, Summed, Update
 from gradscope.facts.numbers import text_of
 from gradscope.facts.places import Location
@@ -243,6 +244,26 @@ class DrawWeights(Request):
 
     name: str
     are_small: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Factor:
+    """A factor that starts at 0 as the other one does, and `place`, which has made it so: for both
+    where it is `shared`, `earlier` for this one. It has so many dimensions. The rest is as in
+    `Zeroed`."""
+
+    place: Location
+    shared: bool
+    earlier: bool
+    drawn: bool
+    later: bool
+    dims: int
+
+
+class StartFactors(Request):
+    """Start each of these from other numbers than 0, and leave the factor behind them at 0."""
+
+    factors: tuple[Factor, ...]
 
 
 class KeepNorm(Request):

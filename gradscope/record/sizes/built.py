@@ -1,25 +1,50 @@
-"""Where the program built what may turn out to be at fault: the last layer of a Sequential."""
+"""Where the program built what may turn out to be at fault: the last layer of a Sequential, and a
+parameter of zeros."""
 
 import sys
+from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from itertools import count
+from types import FrameType
 from typing import Any
-from weakref import WeakKeyDictionary
 
+import torch
 from torch import nn
 
+from gradscope.facts import Zeroed
+from gradscope.record.definitions import given_at
+from gradscope.record.events.provenance import storage_key
 from gradscope.record.journal import Note
-from gradscope.record.sites import Site, file_in_torch, instruction_of, note_site
+from gradscope.record.sites import Site, file_in_torch, instruction_of, note_site, resolve
 from gradscope.record.stand_ins import is_elsewhere, stand_in, without_us
 
-_CONTAINERS = ("nn/modules/container.py", "nn/modules/module.py")
+# Of torch's own, what stands between the user and a module or a parameter that is made.
+_BETWEEN = ("nn/modules/container.py", "nn/modules/module.py", "nn/init.py")
+_FRAMES = 8
+_Sites = tuple[Site, Site]  # the user's frames, and those of libraries inside them
+
+
+@dataclass(frozen=True, slots=True)
+class _Filled:
+    """Of a parameter: from where a module was `given` it, and from where it was filled with 0
+    (None: it was not), the last of these as the `number`th of all."""
+
+    given: _Sites
+    number: int
+    zeroed: _Sites | None = None
 
 
 class Built:
-    """Told of each module that a Sequential is given."""
+    """Told of each module that a Sequential is given, of each parameter of a module, and of what is
+    filled with 0."""
 
     def __init__(self) -> None:
-        # By Sequential, the module that it was given last, by id, and where the user has done so.
-        self._last: WeakKeyDictionary[nn.Module, tuple[int, Site]] = WeakKeyDictionary()
+        # By id of a Sequential, that of the module that it was given last, and from where.
+        self._last: dict[int, tuple[int, _Sites]] = {}
+        self._filled: dict[int, _Filled] = {}  # by id
+        self._ids: dict[int | None, int] = {}  # by memory, as `weight.data` shares it
+        self._number = count()
 
     def install(self, stack: ExitStack, thread: int) -> None:
         add: Any = nn.Module.add_module
@@ -28,21 +53,77 @@ class Built:
             with without_us:
                 add(one, name, module)
             if isinstance(one, nn.Sequential) and not is_elsewhere(thread):
-                user, inner = note_site(sys._getframe(1))
-                is_users = all(file_in_torch(code) in _CONTAINERS for code, _ in inner)
-                self._last[one] = id(module), user if is_users else ()
+                self._last[id(one)] = id(module), note_site(sys._getframe(1))
 
         stand_in(stack, nn.Module, "add_module", add_module)
+        # No op is seen of a model that is changed after the steps that are looked at.
+        for name in ("zeros_", "constant_"):
+            self._watch(stack, thread, name)
+
+    def _watch(self, stack: ExitStack, thread: int, name: str) -> None:
+        original: Callable[..., Any] = getattr(nn.init, name)
+
+        def fill(tensor: Any, *val: Any, **more: Any) -> Any:
+            with without_us:
+                result = original(tensor, *val, **more)
+            if all(map(is_zero, (*val, *more.values()))) and not is_elsewhere(thread):
+                self.note_zeroed(tensor, sys._getframe(1))
+            return result
+
+        stand_in(stack, nn.init, name, fill)
+
+    def note_given(self, parameter: Any, frame: FrameType) -> None:
+        """A module was given a parameter, below `frame`."""
+        if type(parameter) is nn.Parameter:
+            self._filled[id(parameter)] = _Filled(note_site(frame), next(self._number))
+            self._ids[_memory(parameter)] = id(parameter)
+
+    def note_zeroed(self, tensor: Any, frame: FrameType) -> None:
+        """A tensor was filled with 0."""
+        key = id(tensor) if id(tensor) in self._filled else self._ids.get(_memory(tensor), 0)
+        known = self._filled.get(key)
+        if known is not None:
+            number = next(self._number)
+            self._filled[key] = replace(known, number=number, zeroed=note_site(frame))
+
+    def zeroed(self, parameter: torch.Tensor | None) -> Zeroed | None:
+        """Of a parameter that is 0 everywhere; None where it is not known who has made it so."""
+        known = self._filled.get(id(parameter))
+        site = _of_user(known.zeroed or known.given) if known is not None else ()
+        if known is None or not site:
+            return None
+        later = known.zeroed is not None
+        place = resolve(*site[0]) if later else given_at(*site[0])
+        frames = (place, *(resolve(*one) for one in site[1:_FRAMES]))
+        return Zeroed(frames, known.number, not _of_user(known.given), later)
 
     def put_last(self, note: Note | None) -> Site:
         """Where the module whose forward has made a call was put behind all others of a Sequential;
         empty where that is not known, or it is not there."""
-        frame = note.module if note is not None else None
-        if frame is None or frame.outer is None:
-            return ()
-        known, site = self._last.get(frame.outer.module, (0, ()))
-        return site if known == id(frame.module) else ()
+        return _of_user(self._put(note))
 
     def is_alike(self, note: Note | None, site: Site) -> bool:
         """Whether that of another call was put there by the same line."""
-        return bool(site) and instruction_of(self.put_last(note)) == instruction_of(site)
+        return bool(site) and instruction_of(self._put(note)[0]) == instruction_of(site)
+
+    def _put(self, note: Note | None) -> _Sites:
+        frame = note.module if note is not None else None
+        if frame is None or frame.outer is None:
+            return (), ()
+        known, sites = self._last.get(id(frame.outer.module), (0, ((), ())))
+        return sites if known == id(frame.module) else ((), ())
+
+
+def is_zero(number: Any) -> bool:
+    return type(number) in (int, float) and not number
+
+
+def _of_user(sites: _Sites) -> Site:
+    """Where the user has asked for it; empty where a library has. Asked of few: it reads paths."""
+    user, inner = sites
+    return user if all(file_in_torch(code) in _BETWEEN for code, _ in inner) else ()
+
+
+def _memory(tensor: Any) -> int | None:
+    with torch._C.DisableTorchFunction():
+        return storage_key(tensor) if type(tensor) in (torch.Tensor, nn.Parameter) else None

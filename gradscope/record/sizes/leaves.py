@@ -55,6 +55,11 @@ class Watched:
     def is_parameter(self) -> bool:
         return self.fact.held_as == "parameter"
 
+    @property
+    def is_zero(self) -> bool:
+        """Whether it is a module's, and has been 0 everywhere since it was met."""
+        return bool(self.fact.owner) and not (self.fact.start or self.weight)
+
 
 class Replacement(NamedTuple):
     """`name` is that of the leaf whose values went in, `user` where the new ones were computed."""
@@ -118,6 +123,8 @@ class Leaves:
                     self._given_in_call.add(id(param))
             with without_us:
                 register(one, name, param)
+            if not is_elsewhere(thread):
+                self.built.note_given(param, sys._getframe(1))
 
         def swap_tensors(t1: torch.Tensor, t2: torch.Tensor) -> None:
             self._let_go(t1)
@@ -230,6 +237,7 @@ class Leaves:
                 remade=one.remade,
                 lost_at=one.lost_at(),
                 replaced_at=place_of(one.replaced_at),
+                zeroed=self.built.zeroed(one.ref()) if one.is_zero else None,
                 uniform=one.fact.uniform and not one.handed_out,
                 norms=(*one.norms, *[None] * (steps - len(one.norms))),
             )

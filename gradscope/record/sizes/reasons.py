@@ -167,7 +167,7 @@ def why_zero(step: int, leaf: int, crossings: Crossings, built: Built) -> tuple[
     if _cancels(leaf, crossings.found):
         return replace(absence, reason=NoGradient.CANCELLED), None
     ends = [
-        (position, _zero_reason(crossings.found[position], edge))
+        (position, edge, _zero_reason(crossings.found[position], edge))
         for position, edge in _ends(leaf, crossings.found)
     ]
     if not ends:
@@ -175,8 +175,8 @@ def why_zero(step: int, leaf: int, crossings: Crossings, built: Built) -> tuple[
     # Of several ways that end, one that ends at a factor of 0 may open when that is trained. One
     # that ends where a tensor meets itself never does, and nobody writes that on purpose.
     first = (NoGradient.ITSELF, NoGradient.ZERO_WEIGHT)
-    preferred = (one for reason in first for one in ends if one[1] is reason)
-    position, reason = next(preferred, ends[0])
+    preferred = (one for reason in first for one in ends if one[-1] is reason)
+    position, edge, reason = next(preferred, ends[0])
     crossing = crossings.found[position]
     is_one_of_several = any(crossing.into)
     deciding = _decider(position, crossings.found)
@@ -194,6 +194,8 @@ def why_zero(step: int, leaf: int, crossings: Crossings, built: Built) -> tuple[
         siblings=is_one_of_several and _prefers_another(deciding),
         dims=crossing.over_one or (),
     )
+    if reason is NoGradient.ZERO_WEIGHT:
+        absence = replace(absence, nearer=_is_nearer(position, edge, crossings.found))
     if reason is NoGradient.DEAD_RELU:
         site = built.put_last(crossing.note)
         alike = (at for at, one in enumerate(crossings.found) if built.is_alike(one.note, site))
@@ -260,6 +262,32 @@ def _is_leaf(crossing: Crossing, edge: int, crossings: Sequence[Crossing]) -> bo
         if not (is_view or has(crossing.name, Trait.COPIES)):
             return False
     return edge in crossing.leaves
+
+
+def _is_nearer(position: int, edge: int, crossings: Sequence[Crossing]) -> bool:
+    """Whether what an input of a product is made of is nearer to the program's input than the other
+    factor: that factor is a leaf, and this is none; of two leaves, it meets the input first."""
+    product = crossings[position]
+    factors = [one for one in (*product.below, *product.leaves) if product.is_zero_into(one)]
+    if not all(_is_leaf(product, one, crossings) for one in factors):
+        return not _is_leaf(product, edge, crossings)
+    return (edge == max(factors)) is _reads_last(position, crossings)
+
+
+def _reads_last(position: int, crossings: Sequence[Crossing]) -> bool:
+    """Whether a product of two weights meets the input with the second of them: `x @ (B @ A).T`."""
+    is_turned = False
+    for place in range(position - 1, -1, -1):
+        one = crossings[place]
+        edges = [edge for edge, below in one.below.items() if below == position]
+        if not edges:
+            continue
+        if has(one.name, Trait.MULTIPLIES) and one.name != "MulBackward0":
+            is_right = edges[0] == len(one.into) - 1  # of those that require no gradient, too
+            return is_turned is is_right or one.name.startswith("Convolution")
+        is_turned ^= one.name.startswith(("TBackward", "Transpose", "Permute"))
+        position = place
+    return True
 
 
 def _hands_on(crossing: Crossing) -> bool:

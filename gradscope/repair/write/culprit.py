@@ -21,14 +21,16 @@ from gradscope.source.text import NO_TEXTS, Texts
 class Candidate:
     """One way to write a fix. `kind` is that of the fix, unless said otherwise. `same` claims that
     the loss and all finite gradients stay bit-identical; otherwise verification says by how much
-    they moved. `own_number`: the program's own number tells what was to be bounded, which no run of
-    it as it stands could show. `alone`: where it does not do by itself, it is not to be
-    completed. `everywhere`: it gives all elements other values, and not a few alone."""
+    they moved. `begins_alike` claims that of the loss up to the finding's step. `own_number`: the
+    program's own number tells what was to be bounded, which no run of it as it stands could show.
+    `alone`: where it does not do by itself, it is not to be completed. `everywhere`: it gives all
+    elements other values, and not a few alone."""
 
     title: str
     edits: tuple[Edit, ...]
     kind: str = ""
     same: bool = False
+    begins_alike: bool = False
     own_number: bool = False
     alone: bool = False
     everywhere: bool = False

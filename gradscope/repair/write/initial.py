@@ -9,10 +9,9 @@ from gradscope.facts import Edit
 from gradscope.facts import requests as ask
 from gradscope.ops.display import node_stem
 from gradscope.repair.write.culprit import Candidate, Culprit
-from gradscope.repair.write.splice import after
 from gradscope.source.arguments import called, spelled
 from gradscope.source.hand_updates import Holder
-from gradscope.source.spans import ancestors, targets_of
+from gradscope.source.spans import targets_of
 from gradscope.source.tree import last_name
 
 # The fillers that say nothing of how many inputs a weight has.
@@ -22,9 +21,9 @@ _DRAWN = frozenset({"torch.randn", "torch.rand"})
 _CONSTANT = frozenset({"torch.full", "torch.ones", "torch.zeros"})
 PARAMETERS = frozenset({"torch.nn.Parameter", "torch.nn.parameter.Parameter"})
 
-_SMALL = ("normal_({0}, std=0.01)", "start from small numbers drawn at random")
+SMALL = ("normal_({0}, std=0.01)", "start from small numbers drawn at random")
 _ORTHOGONAL = ("orthogonal_({0})", "start from orthogonal weights, which keep every norm")
-_RELU = (
+RELU = (
     'kaiming_normal_({0}, nonlinearity="relu")',
     "start from weights of the size that ReLU layers keep (He)",
 )
@@ -42,10 +41,10 @@ _MODULES = {"sigmoid": "Sigmoid", "tanh": "Tanh", "relu": "ReLU"}
 def keeping(culprit: Culprit, request: ask.KeepNorm) -> Iterator[Candidate]:
     """Every weight that the file fills by hand in a size that does not keep the norm, in one that
     does; without such a weight, another activation."""
-    ways = [_ORTHOGONAL, _RELU, _TANH]
+    ways = [_ORTHOGONAL, RELU, _TANH]
     if request.axis == "depth":
         is_tanh = any(node_stem(node) == "Tanh" for node in request.nodes)
-        ways = [_TANH, _RELU, _ORTHOGONAL] if is_tanh else [_RELU, _ORTHOGONAL]
+        ways = [_TANH, RELU, _ORTHOGONAL] if is_tanh else [RELU, _ORTHOGONAL]
     weights = list(_filled_by_hand(culprit, {name: ends for name, *ends in request.dimensions}))
     for template, title in ways:
         edits = tuple(filter(None, (_filled(culprit, *one, template) for one in weights)))
@@ -58,12 +57,10 @@ def keeping(culprit: Culprit, request: ask.KeepNorm) -> Iterator[Candidate]:
 def away_from_zero(culprit: Culprit) -> Iterator[Candidate]:
     """The weights that the file fills with 0, in the size that keeps the norm: of two the first
     alone, so that their product stays 0 at the start, as of an adapter; else all of them."""
-    template, title = _RELU
+    template, title = RELU
     zeros = [
         (node, weight) for node, weight, value in _filled_with_constants(culprit) if value == 0
     ]
-    if len(zeros) == 1:
-        yield Candidate(title, _first_of_loop(culprit, *zeros[0], template))
     found = [
         _filled(culprit, node, weight, not weight.endswith(".weight"), template)
         for node, weight in zeros
@@ -73,18 +70,6 @@ def away_from_zero(culprit: Culprit) -> Iterator[Candidate]:
         if len(edits) == 2:
             yield Candidate(title, edits[:1])
         yield Candidate(title, edits)
-
-
-def _first_of_loop(
-    culprit: Culprit, node: ast.Call, weight: str, template: str
-) -> tuple[Edit, ...]:
-    """The first of the two that `for p in (self.down, self.up):` fills, filled again below it."""
-    source = culprit.source
-    around = (one for one in ancestors(source, node) if isinstance(one, ast.For))
-    loop = next((one for one in around if source.of(one.target) == weight), None)
-    both: Sequence[ast.expr] = getattr(loop.iter, "elts", ()) if loop is not None else ()
-    text = _by_init(culprit, template, source.of(both[0])) if len(both) == 2 else None
-    return after(source, loop, text) if text is not None else ()
 
 
 def at_random(culprit: Culprit, request: ask.DrawWeights) -> Iterator[Candidate]:
@@ -101,7 +86,7 @@ def at_random(culprit: Culprit, request: ask.DrawWeights) -> Iterator[Candidate]
         if node.args and targets in ([name], []):
             if (weight := _drawn(culprit, node.args[0], _CONSTANT)) is not None:
                 filled.append((node.args[0], weight, False, None))
-    template, title = _SMALL if request.are_small else _RELU
+    template, title = SMALL if request.are_small else RELU
     for are_wanted in (True, False):
         chosen = [one[:3] for one in filled if (one[3] != 0) is are_wanted]
         edits = tuple(filter(None, (_filled(culprit, *one, template) for one in chosen)))
@@ -139,7 +124,7 @@ def _filled_with_constants(culprit: Culprit) -> Iterator[tuple[ast.Call, str, ob
             yield node, filling.text, getattr(value[0], "value", None) if value else number
 
 
-class _Filling(NamedTuple):
+class Filling(NamedTuple):
     """What a call fills, with its text; `of_init`: by a function of `nn.init`."""
 
     filled: ast.expr
@@ -147,7 +132,12 @@ class _Filling(NamedTuple):
     of_init: bool
 
 
-def _filling(culprit: Culprit, node: ast.Call, fillers: Container[str]) -> _Filling | None:
+def filling_of(culprit: Culprit, node: ast.AST) -> Filling | None:
+    """What a call fills with one number."""
+    return _filling(culprit, node, _WITH_CONSTANTS) if isinstance(node, ast.Call) else None
+
+
+def _filling(culprit: Culprit, node: ast.Call, fillers: Container[str]) -> Filling | None:
     """Of a function of `nn.init`, or a method, that has one of these names."""
     dotted = culprit.dotted(node)
     of_init = dotted.startswith("torch.nn.init.")
@@ -158,7 +148,7 @@ def _filling(culprit: Culprit, node: ast.Call, fillers: Container[str]) -> _Fill
         filled = node.func.value
     if filled is None:
         return None
-    return _Filling(filled, culprit.source.of(filled).removesuffix(".data"), of_init)
+    return Filling(filled, culprit.source.of(filled).removesuffix(".data"), of_init)
 
 
 def _filled_by_hand(
@@ -197,7 +187,7 @@ def _drawn(culprit: Culprit, value: ast.expr, makers: Container[str]) -> str | N
 def _filled(
     culprit: Culprit, node: ast.expr, weight: str, may_be_vector: bool, template: str
 ) -> Edit | None:
-    text = _by_init(culprit, template, weight)
+    text = by_init(culprit, template, weight)
     if text is None:
         return None
     if may_be_vector:  # which has no fan, and keeps what it was filled with
@@ -205,7 +195,7 @@ def _filled(
     return culprit.replace(node, text)
 
 
-def _by_init(culprit: Culprit, template: str, weight: str) -> str | None:
+def by_init(culprit: Culprit, template: str, weight: str) -> str | None:
     """The call of a function of `nn.init`, as the file can spell it; None where it cannot."""
     init = culprit.names.spell("torch.nn.init.x")
     return init and init.removesuffix("x") + template.format(weight, _TANH_GAIN)

@@ -17,6 +17,7 @@ from gradscope.repair.write import (
     distributions,
     empty,
     ends,
+    factors,
     graphs,
     groups,
     guards,
@@ -184,6 +185,7 @@ BY_FIELDS: Mapping[type[ask.Request], Callable[[Culprit, Any], Ways]] = {
     ask.ClipNorm: training.clipped,
     ask.MoveClipping: training.in_time,
     ask.KeepNorm: initial.keeping,
+    ask.StartFactors: factors.first_alone,
     ask.DrawWeights: initial.at_random,
     ask.ShiftDiagonal: selected.diagonal_kept,
 }

@@ -71,13 +71,13 @@ def dropped(source: Source, statement: ast.stmt) -> Edit:
 
 def left_out(source: Source, statement: ast.stmt) -> Edit:
     """Without a statement, and the loops and conditions around it in which nothing else is."""
-    while len(block_of(source, statement)) == 1 and isinstance(
-        around := source.parents[statement], ast.For | ast.If
-    ):
-        if around.orelse:
-            return source.replaced(statement, "pass")
+    while len(block_of(source, statement)) == 1:
+        around = source.parents[statement]
+        if not isinstance(around, ast.For | ast.If) or around.orelse:
+            break
         statement = around
-    return dropped(source, statement)
+    is_apart = len(block_of(source, statement)) > 1 and whole_lines(source, statement)
+    return dropped(source, statement) if is_apart else source.replaced(statement, "pass")
 
 
 def without_last(source: Source, last: ast.expr | None) -> Iterator[Edit]:

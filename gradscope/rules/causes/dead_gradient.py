@@ -34,6 +34,8 @@ from gradscope.rules.reading.missing import (
     NOT_HELD,
     all_trained,
     end_of_learning,
+    factors_at_zero,
+    first_pass,
     flat_by_now,
     is_dead,
     is_mild,
@@ -43,7 +45,7 @@ from gradscope.rules.reading.missing import (
 )
 from gradscope.rules.rule import Asked, Rule, places, symptoms
 from gradscope.rules.wording import phrases
-from gradscope.rules.wording.dead_gradient_words import WORDS
+from gradscope.rules.wording.dead_gradient_words import BOTH_AT_ZERO, WORDS, what_of, when
 
 # Of a part of the loss beside what trains: it may be there to be printed.
 _MAY_BE_TOLD = (NoGradient.INTEGER, NoGradient.NO_GRAD, NoGradient.ZERO_OP)
@@ -124,16 +126,21 @@ class DeadGradient(Rule):
         )
         optimizer = (last.made or last.location) if last is not None and is_old else None
         place, label, related = _told_at(first)
+        why, step, fix = WORDS[first.reason].why, first.step, _fix(first)
+        if factors := factors_at_zero(group, magnitudes):
+            related = places(("product", place, label))
+            place, (why, label, _) = factors[0].place, BOTH_AT_ZERO
+            step, fix = first_pass(group, magnitudes), ask.StartFactors(factors)
         gets = "parameter gets" if len(group) == 1 else "parameters get"
         names = [one.leaf for one in group]
         own = tuple(Symptom(_trouble(one), Subject.GRADIENT, one.step, one.leaf) for one in group)
         return self.found(
-            f"{len(group)} {gets} {_what(first)}{_when(first)}: {phrases.listed(names)}",
-            WORDS[first.reason].why,
+            f"{len(group)} {gets} {what_of(first)}{when(first)}: {phrases.listed(names)}",
+            why,
             first.call,
             severity=Severity.NOTE if is_mild(first) else severity,
             phase=Phase.FORWARD if first.missing else Phase.BACKWARD,
-            step=first.step,
+            step=step,
             node=first.node,
             location=place or optimizer,
             label=label,
@@ -146,7 +153,7 @@ class DeadGradient(Rule):
             },
             numbers=tuple(_numbers(group, magnitudes)),
             symptoms=() if is_unheld else own,
-            fixes=(_fix(first),),
+            fixes=(fix,),
         )
 
     def _about_constant(self, group: Sequence[Absence], magnitudes: Magnitudes) -> Finding:
@@ -325,21 +332,6 @@ def _cleared(magnitudes: Magnitudes) -> Iterator[list[Update]]:
 
 def _trouble(absence: Absence) -> Trouble:
     return Trouble.NONE if absence.missing else Trouble.ZERO
-
-
-def _what(absence: Absence) -> str:
-    if absence.reason in NOT_HELD:
-        return "a gradient that no optimizer uses"
-    if absence.reason is NoGradient.PIECEWISE_LINEAR:
-        return "no gradient, or one of exactly 0"
-    return "no gradient" if absence.missing else "a gradient of exactly 0"
-
-
-def _when(absence: Absence) -> str:
-    if absence.among is None:
-        return ""
-    first, last = absence.among
-    return f" in steps {first} to {last} of an optimizer that holds them"
 
 
 def _told_at(absence: Absence) -> tuple[Location | None, str, tuple[Related, ...]]:

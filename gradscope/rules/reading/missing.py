@@ -3,7 +3,19 @@
 import math
 from collections.abc import Iterator, Sequence
 
-from gradscope.facts import Absence, Event, Kind, Leaf, Limits, Magnitudes, NoGradient, Phase, Trace
+from gradscope.facts import (
+    Absence,
+    Event,
+    Kind,
+    Leaf,
+    Limits,
+    Magnitudes,
+    NoGradient,
+    Phase,
+    Trace,
+    Zeroed,
+)
+from gradscope.facts import requests as ask
 from gradscope.ops.dtypes import finfo
 from gradscope.ops.traits import Trait, has
 from gradscope.rules.cutoffs import LASTING
@@ -62,7 +74,7 @@ def _is_zero_for_good(absence: Absence, magnitudes: Magnitudes, limits: Limits) 
     if may_move and len(leaf.known) < limits.zero_passes:
         return False
     beside = any(_learns_beside(one, leaf) for one in magnitudes.leaves)
-    if leaf.owner and reason not in (NoGradient.ZERO_OP, NoGradient.ZERO_VALUE) and beside:
+    if leaf.owner and beside and not _is_sure(absence, magnitudes):
         return False  # a bias before a normalisation, a scale that another one absorbs
     return absence.trained or leaf.held_as == "leaf" or reason not in NOT_CHOSEN
 
@@ -72,6 +84,51 @@ def _learns_beside(other: Leaf, leaf: Leaf) -> bool:
     was in its place before, as a layer that was replaced, says nothing."""
     both = zip(other.norms, leaf.norms, strict=False)
     return other.owner == leaf.owner and any(one and own is not None for one, own in both)
+
+
+def _is_sure(absence: Absence, magnitudes: Magnitudes) -> bool:
+    """Whether no other parameter can do what this one was to learn."""
+    if absence.reason is not NoGradient.ZERO_WEIGHT:
+        return absence.reason in (NoGradient.ZERO_OP, NoGradient.ZERO_VALUE)
+    there = [one for one in magnitudes.absences if one.location == absence.location]
+    return bool(factors_at_zero(there, magnitudes))
+
+
+def factors_at_zero(group: Sequence[Absence], magnitudes: Magnitudes) -> tuple[ask.Factor, ...]:
+    """Of products that are 0 since both sides are: the factors nearer to the input, each place
+    once. None where it is not known what has made both sides 0."""
+    known = {one.name: one for one in magnitudes.leaves}
+    zeros = (one for one in group if one.reason is NoGradient.ZERO_WEIGHT)
+    found = [(one, known[one.leaf]) for one in zeros if one.leaf in known]
+    behind = [leaf.zeroed for one, leaf in found if leaf.zeroed and not one.nearer]
+    nearer = [leaf for one, leaf in found if leaf.zeroed and one.nearer]
+    most = max((len(leaf.shape) for leaf in nearer), default=0)  # and no bias
+    before = [leaf.zeroed for leaf in nearer if leaf.zeroed and len(leaf.shape) == most]
+    factors = (_factor(one, before, behind, most) for one in before) if behind else ()
+    return tuple(dict.fromkeys(factors))
+
+
+def _factor(
+    one: Zeroed, before: Sequence[Zeroed], behind: Sequence[Zeroed], dims: int
+) -> ask.Factor:
+    """Its place is the innermost frame that has made it 0, and none of those behind it."""
+    others = [other for other in behind if other.frames[0] == one.frames[0]]
+    alone = (
+        place
+        for at, place in enumerate(one.frames)
+        if all(other.frames[at : at + 1] != (place,) for other in others)
+    )
+    place = next(alone, None)
+    own = min(other.number for other in before if other.frames[0] == one.frames[0])
+    is_first = all(own < other.number for other in others)
+    return ask.Factor(place or one.frames[0], place is None, is_first, one.drawn, one.later, dims)
+
+
+def first_pass(group: Sequence[Absence], magnitudes: Magnitudes) -> int:
+    """In which one of these got its first gradient."""
+    names = {one.leaf for one in group}
+    known = (enumerate(one.norms) for one in magnitudes.leaves if one.name in names)
+    return min(step for norms in known for step, norm in norms if norm is not None)
 
 
 def flat_by_now(magnitudes: Magnitudes) -> Iterator[Absence]:

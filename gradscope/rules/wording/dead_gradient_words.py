@@ -2,7 +2,8 @@
 
 from typing import NamedTuple
 
-from gradscope.facts import NoGradient
+from gradscope.facts import Absence, NoGradient
+from gradscope.rules.reading.missing import NOT_HELD
 
 
 class Words(NamedTuple):
@@ -228,3 +229,25 @@ WORDS = {
     ),
     NoGradient.UNKNOWN: Words("Every element of the gradient is exactly 0."),
 }
+# Of a product that is 0 for good.
+BOTH_AT_ZERO = Words(
+    "Both factors of the product start at 0. The gradient of each is a multiple of the other, so"
+    " that neither ever moves.",
+    "starts at 0, as does what it is multiplied by",
+    "start the first factor away from 0, and leave the other one at 0",
+)
+
+
+def what_of(absence: Absence) -> str:
+    if absence.reason in NOT_HELD:
+        return "a gradient that no optimizer uses"
+    if absence.reason is NoGradient.PIECEWISE_LINEAR:
+        return "no gradient, or one of exactly 0"
+    return "no gradient" if absence.missing else "a gradient of exactly 0"
+
+
+def when(absence: Absence) -> str:
+    if absence.among is None:
+        return ""
+    first, last = absence.among
+    return f" in steps {first} to {last} of an optimizer that holds them"

@@ -8,7 +8,7 @@ from gradscope.facts import requests as ask
 from gradscope.ops import Edge
 from gradscope.ops.display import spelled
 from gradscope.ops.edges import Nature
-from gradscope.rules.wording.dead_gradient_words import WORDS
+from gradscope.rules.wording.dead_gradient_words import BOTH_AT_ZERO, WORDS
 from gradscope.rules.wording.phrases import listed
 
 # Titles of what is done to an op, `{op}` as it is spelled; `{what}` is an operand in a sentence.
@@ -157,6 +157,7 @@ _WORDS: Mapping[type[ask.Request], _Words] = {
         "-torch.nn.functional.logsigmoid(logits)  # for log(1 - sigmoid(logits))",
     ),
     ask.TameSlope: ("epsilon", "let no gradient through next to the singular point", ""),
+    ask.StartFactors: ("init", BOTH_AT_ZERO.cure, "nn.init.zeros_(self.up.weight)"),
     ask.FitNumber: ("dtype", "write the end of the range of {0.unfit.dtype}", ""),
     ask.FitCast: (
         "dtype",
