@@ -249,7 +249,7 @@ def test_an_optimizer_is_made_after_the_head_is_replaced(here):
         here, source.replace(made, f"{made}net.head = nn.Linear(3, 1, bias=False)\n")
     )
 
-    assert finding.location.line == 18
+    assert (finding.location.line, finding.related[-1].location.line) == (19, 18)
     fix = finding.fixes[0]
     assert fix.verified is True
     assert (fix.patch or "").index("+net.head") < (fix.patch or "").index("optimizer =")

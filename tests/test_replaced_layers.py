@@ -177,7 +177,9 @@ def test_the_line_that_constructed_the_optimizer_is_named(tmp_path):
     """However the program gets from there to its step."""
     (found,) = diagnosed_text(MADE_OUT_OF_SIGHT, tmp_path).findings
 
-    assert MADE_OUT_OF_SIGHT.splitlines()[found.location.line - 1].strip().startswith("Slow(net")
+    lines = MADE_OUT_OF_SIGHT.splitlines()
+    assert lines[found.location.line - 1] == "net[2] = nn.Linear(8, 1)"
+    assert lines[found.related[-1].location.line - 1].strip().startswith("Slow(net")
 
 
 LATER = """\

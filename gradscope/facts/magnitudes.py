@@ -178,9 +178,10 @@ class NoGradient(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Absence:
     """A leaf whose gradient was missing or exactly zero at every step, or at all that one optimizer
-    follows that holds it, and the reason found. `call`
-    is where the gradient ended. `grad_output` is the norm that came into it, None where none came.
-    """
+    follows that holds it, and the reason found. `call` is where the gradient ended, `grad_output`
+    the norm that came into it, None where none came. Of what an optimizer made at `made` holds, and
+    that was replaced: `replaced_by` are the user's lines, innermost first, of each place that may
+    have put another one there."""
 
     leaf: str
     missing: bool
@@ -202,6 +203,8 @@ class Absence:
     put_at: Location | None = None  # and where it was put behind the last layer of a Sequential
     # The first and the last of the steps of one optimizer, where the steps of others train it.
     among: tuple[int, int] | None = None
+    made: Location | None = None
+    replaced_by: tuple[tuple[Location, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

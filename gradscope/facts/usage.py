@@ -38,11 +38,11 @@ class Movement:
 @dataclass(frozen=True, slots=True)
 class Schedule:
     """What sets the learning rate of an optimizer: the class, where it was `made`, where it is
-    moved on, and how often it was. `base` is the rate that it multiplies by what a function of the
-    program gives, at `given_by`, None where it has none; `gamma` what it multiplies it by again and
-    again. Of one that waits for a plateau: whether it waits until a value `rises` no further, the
-    first of the `values` that it was told, up to the one after which it lowered the rate, at the
-    pass `lowered_at`, and the `latest`."""
+    moved on, and how often it was; of several, what was moved on most often. `base` is the rate
+    that it multiplies by what a function of the program gives, at `given_by`, None where it has
+    none; `gamma` what it multiplies it by again and again. Of one that waits for a plateau: whether
+    it waits until a value `rises` no further, the first of the `values` that it was told, up to the
+    one after which it lowered the rate, at the pass `lowered_at`, and the `latest`."""
 
     name: str
     made: Location | None = None
@@ -233,16 +233,17 @@ class Usage:
     before its first updates, whomever they were for; `last` is the last of all.
 
     `made` is where the optimizer was, None where nobody saw it, with the `scopes` there, the
-    innermost first; `steps_at` where it steps, and `clears_at` where gradients are cleared that it
-    has not used. `handled`: the program has computed with gradients itself; `scaled`: by
-    multiplying with a number, at `scaled_at`. `ranks`: over how many DistributedDataParallel
-    averages them. `held` are the parameters that had a gradient, `groups` has them as they were
-    given, and `still` says that none has changed. `movements` are of optimizers of torch's alone,
-    which round each step as it is, and of clipped steps or half precision. `norms` are the L2 norms
-    of all gradients at updates from the first to the last, ever fewer of them, by the pass before;
-    `flat` is known where they fade. `blind_to_scale` is as of an `Update`; `overflow` is known of
-    optimizers of torch's; `lost_at` is where `step()` of one that the program defines, which is its
-    `own`, gives the new values to a name alone.
+    innermost first, and `scheduled_at` where schedules for it were; `steps_at` where it steps, and
+    `clears_at` where gradients are cleared that it has not used. `handled`: the program has
+    computed with gradients itself; `scaled`: by multiplying with a number, at `scaled_at`. `ranks`:
+    over how many DistributedDataParallel averages them. `held` are the parameters that had a
+    gradient, `groups` has them as they were given, and `still` says that none has changed.
+    `movements` are of optimizers of torch's alone, which round each step as it is, and of clipped
+    steps or half precision. `norms` are the L2 norms of all gradients at updates from the first to
+    the last, ever fewer of them, by the pass before; `flat` is known where they fade.
+    `blind_to_scale` is as of an `Update`; `overflow` is known of optimizers of torch's; `lost_at`
+    is where `step()` of one that the program defines, which is its `own`, gives the new values to a
+    name alone.
     """
 
     optimizer: str
@@ -273,6 +274,7 @@ class Usage:
     still: bool = False
     rates: Rates = Rates()
     schedule: Schedule | None = None
+    scheduled_at: tuple[Location, ...] = ()
     skipping: Skipping | None = None
     movements: tuple[Movement, ...] = ()
     norms: tuple[tuple[int, float], ...] = ()

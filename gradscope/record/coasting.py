@@ -54,7 +54,6 @@ class Coasting(LetsPass):
         self._awaited: set[int] = set()
         self._loss = 0.0
         self._made = self._made_until = 0
-        self._most_made = 0.0
         self._leaves: Sequence[torch.Tensor] | None = None
 
     def may_begin_after(self, optimizer: Any) -> bool:
@@ -81,8 +80,7 @@ class Coasting(LetsPass):
         self._ran, self._gone, self._updates = ran, 0, []
         self._loss, self._leaves = loss, leaves
         self._known = self._sizes.usages.stepped
-        self._made, self._most_made = inspection.made, inspection.most_made
-        self._made_until = _sequence_nr()
+        self._made, self._made_until = inspection.made, _sequence_nr()
 
     @property
     def may_pass(self) -> bool:
@@ -108,8 +106,8 @@ class Coasting(LetsPass):
 
     def _run(self, engine: Callable[[], Any], root: torch.Tensor, frame: FrameType) -> Any:
         made = _sequence_nr() - self._made_until
-        is_alike = made <= self._most_made if self._leaves is None else made == self._made
-        if not (is_alike and is_number(root)):
+        is_alike = self._leaves is None or made == self._made
+        if not (is_alike and made <= self._sizes.inspection.most_made and is_number(root)):
             return NotImplemented
         number = Number(root)
         if number.is_known and has_leapt(number.read(), self._loss):

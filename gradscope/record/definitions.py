@@ -15,10 +15,9 @@ from gradscope.facts import Location
 from gradscope.record.sites import USER, Site, kind_of, resolve, shown_path
 from gradscope.source import Source, expression
 from gradscope.source import definition as definition_of
-from gradscope.source.arguments import called
-from gradscope.source.spans import ancestors
+from gradscope.source.spans import statement_at
 from gradscope.source.text import cell_of, characters
-from gradscope.source.tree import covers
+from gradscope.source.tree import covers, last_name, names_in, parts
 
 Node = TypeVar("Node", bound=ast.AST)
 
@@ -160,6 +159,47 @@ def head(code: CodeType | None) -> Location | None:
     return span(code, node, node.col_offset + len(f"def {node.name}"))
 
 
+def kept_from(user: Site, beside: Site) -> tuple[str, tuple[Location, ...]]:
+    """The user's lines, innermost first, from the one on that keeps what the innermost one makes,
+    and does not hand it on to who has called its function; as those `beside` it do not. With the
+    last name of what keeps it."""
+    theirs = [code for code, _ in beside]
+    places = tuple(resolve(*one) for one in user)
+    for at, ((code, _), place) in enumerate(zip(user, places, strict=True)):
+        source, made = _statement(code, place)
+        target = made.targets[0] if isinstance(made, ast.Assign) else None
+        function = source.nodes.function(made) if source and made else None
+        own = {target.id} if isinstance(target, ast.Name) else set[str]()
+        gives = [one for one in parts(function, ast.Return) if names_in(one) & own or one is made]
+        if gives and code not in theirs:
+            continue
+        for one in parts(function, ast.Assign) if own else ():
+            is_kept = isinstance(one.value, ast.Name) and one.value.id in own
+            if is_kept and one.lineno > place.line and not isinstance(one.targets[0], ast.Name):
+                return _kept_as(one.targets[0]), (span(code, one), *places[at + 1 :])
+        return _kept_as(target), places[at:]
+    return "", places
+
+
+def _kept_as(target: ast.expr | None) -> str:
+    while isinstance(target, ast.Subscript):
+        target = target.value
+    return last_name(target)
+
+
+def names_at(user: Site) -> set[str]:
+    """The names, and those of attributes, in the user's lines."""
+    lines = (_statement(code, resolve(code, lasti))[1] for code, lasti in user)
+    read = (parts(one, kind) for one in lines for kind in (ast.Name, ast.Attribute))
+    return {last_name(node) for nodes in read for node in nodes}
+
+
+def _statement(code: CodeType, place: Location) -> tuple[Source | None, ast.stmt | None]:
+    """The innermost statement at a place in a function's code."""
+    source = source_of(code.co_filename)
+    return source, statement_at(source, replace(place, file=source.file)) if source else None
+
+
 def returned(function: Callable[..., Any], position: int) -> Location | None:
     """What a function's last return statement returns, of a tuple the part at `position`."""
     code = getattr(inspect.unwrap(function), "__code__", None)
@@ -184,43 +224,6 @@ def given_at(code: CodeType, lasti: int) -> Location:
             if target is node:
                 return span(code, value)
     return place
-
-
-_LOOPS = (ast.For, ast.While, ast.ListComp, ast.GeneratorExp)
-
-
-def last_layer(code: CodeType, lasti: int) -> Location | None:
-    """Where the last of the layers is written that a call gives a Sequential: an argument, or what
-    a list got last that is unpacked there; the call itself where that is a turn of a loop, and
-    where it appends the layer."""
-    source, place = source_of(code.co_filename), resolve(code, lasti)
-    call = expression(source, replace(place, file=source.file)) if source is not None else None
-    if source is None or not isinstance(call, ast.Call) or not call.args:
-        return None
-    last = call.args[-1]
-    if isinstance(source.parents[call], ast.Expr) and called(call) != "__init__":
-        last = call
-    elif isinstance(last, ast.Starred):
-        last = _last_in(source, last.value, call) or call
-    return span(code, last)
-
-
-def _last_in(source: Source, values: ast.expr, call: ast.Call) -> ast.expr | None:
-    """The last item of a list, as it was when a call took it, or the call that appended it."""
-    if isinstance(values, ast.Name):
-        name, scope = values.id, source.nodes.owner(values)
-        uses = (*(one.statement for one in scope.bindings[name]), *scope.reads[name])
-        earlier = [one for one in map(source.nodes.statement, uses) if one.lineno < call.lineno]
-        last = max(earlier, key=lambda one: one.lineno, default=None)
-        around = [one for one in ancestors(source, last) if isinstance(one, _LOOPS)] if last else []
-        if any(one not in ancestors(source, call) for one in around):
-            return None
-        match last:
-            case ast.Expr(value=ast.Call(func=ast.Attribute(attr="append")) as made):
-                return made
-            case ast.Assign(value=given) | ast.AugAssign(op=ast.Add(), value=given):
-                values = given
-    return values.elts[-1] if isinstance(values, ast.List) and values.elts else None
 
 
 def widened(code: CodeType, lasti: int, position: int) -> Location | None:

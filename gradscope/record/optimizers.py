@@ -213,15 +213,15 @@ def _telling(name: str, told: Told, thread: int) -> Callable[..., Any]:
         with without_us:
             result = original(self, *args, **kwargs)
         if not is_elsewhere(thread):
-            told(self, _outside_of(self, sys._getframe(1)))
+            told(self, outside_of(self, sys._getframe(1)))
         return result
 
     return telling
 
 
-def _outside_of(made: Any, frame: FrameType) -> FrameType:
-    """The frame that called the class: not one of its constructors."""
-    while frame.f_back is not None and _first_argument(frame) is made:
+def outside_of(one: Any, frame: FrameType) -> FrameType:
+    """The frame outside of an object's own methods: that which called its class to make it."""
+    while frame.f_back is not None and _first_argument(frame) is one:
         frame = frame.f_back
     return frame
 

@@ -1,7 +1,7 @@
 """About the training: steps, rates, clipping, and the order in which they are done."""
 
 from gradscope.dataclass import dataclass
-from gradscope.facts.magnitudes import Clearing, Summed, Update
+from gradscope.facts.magnitudes import Clearing, NoGradient, Summed, Update
 from gradscope.facts.numbers import text_of
 from gradscope.facts.places import Location
 from gradscope.facts.requests.request import Request
@@ -126,6 +126,17 @@ class ToHold(OfUsage):
     """Let the optimizer hold the parameters `leaves`, which get a gradient."""
 
     leaves: tuple[str, ...]
+
+
+class MakeOptimizerAnew(Request):
+    """Make the optimizer that is `made` there where modules are put in the place of those that it
+    holds: `replaced_by` has the lines, innermost first, of each such place. `scheduled_at` is where
+    schedules for it are made."""
+
+    reason: NoGradient
+    made: Location
+    replaced_by: tuple[tuple[Location, ...], ...]
+    scheduled_at: tuple[Location, ...] = ()
 
 
 class GiveParameters(ToHold):

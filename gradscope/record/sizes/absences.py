@@ -1,11 +1,10 @@
-"""The leaves that have no gradient, or one that is exactly zero, and why; layers that a model got
-after an optimizer had been given all of its parameters."""
+"""The leaves that have no gradient, or one that is exactly zero, and why."""
 
 import weakref
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from types import FrameType
+from functools import partial
 from typing import Any
 
 import torch
@@ -14,19 +13,18 @@ from gradscope.dataclass import dataclass
 from gradscope.facts import Absence, Leaf, Location, NoGradient
 from gradscope.record.definitions import definition, guard_of
 from gradscope.record.finite import elements
-from gradscope.record.held import modules_in
-from gradscope.record.names import Names, in_some_module
+from gradscope.record.names import Names, Path, in_some_module
 from gradscope.record.optimizers import held_by, parameters_of
-from gradscope.record.sites import Site, note_site, place_of
+from gradscope.record.sites import Site, place_of
 from gradscope.record.sizes.built import Built
 from gradscope.record.sizes.crossings import Crossings
 from gradscope.record.sizes.flow import Flow
-from gradscope.record.sizes.leaves import Succession
+from gradscope.record.sizes.leaves import MISSED, Leaves
 from gradscope.record.sizes.reasons import explained, stepped, straightened, why_missing, why_zero
 from gradscope.record.sizes.reduction import sums_in
+from gradscope.record.sizes.replacements import Found, Replacements
 
 _FEWEST_LOOKED_AT = 2  # steps of an optimizer of which it is said what they never train
-_MISSED = 3  # updates that an optimizer made with a parameter which the program has replaced
 _REMADE = 3  # passes at which a parameter was made anew; fewer may be a change of the model
 _UNREAD = (NoGradient.UNUSED, NoGradient.STALE)
 # What the loss of one phase has no use for.
@@ -138,15 +136,15 @@ class Absences:
         leaves: Sequence[Leaf],
         trained: Mapping[int, torch.Tensor],
         given: set[int],
-        successions: Iterable[Succession],
+        seen: Leaves,
         added: Mapping[torch.Tensor, Site],
-        replaced: Mapping[int, str],
+        replacements: Replacements,
     ) -> tuple[Absence, ...]:
         """The leaves that never had a gradient, or never one other than zero. `given` had one
-        that somebody else put there. `replaced` are, by id, those that were never met, each with
-        the name of what a module has in its place."""
+        that somebody else put there."""
         if self._looked_at < 0:
             return ()
+        replaced = seen.stand_for
         by_name = {leaf.name: leaf for leaf in leaves}
         remade = {leaf.name for leaf in leaves if _is_remade(leaf, leaves)}
         gone = {key: name for key, name in replaced.items() if key in trained and name in remade}
@@ -156,7 +154,10 @@ class Absences:
             if key in trained and name not in remade and (leaf := by_name.get(name)) is not None
             if leaf.replaced_at is not None and not leaf.trained
         }
-        found = list(self._without(by_name, trained, given, {*gone, *swapped}))
+        new = [one.ref() for one in seen.watched.values() if not one.trained and any(one.norms)]
+        paths = [*map(self._path, new)]
+        places = partial(replacements.among, paths)
+        found = [*self._without(by_name, trained, given, {*gone, *swapped}, places)]
         found += [
             Absence(one.name, False, NoGradient.SWAPPED, True, 0, location=one.replaced_at)
             for one in swapped.values()
@@ -164,9 +165,12 @@ class Absences:
         found += self._of_phases(by_name)
         found += self._unregistered(by_name)
         found += [
-            Absence(one.name, False, NoGradient.REPLACED, True, 0)
-            for one in successions
-            if not one.taken and one.missed >= _MISSED and id(one.new) not in trained
+            _located(
+                Absence(one.name, False, NoGradient.REPLACED, True, one.missed[-1]),
+                replacements.of(id(one.old), self._path(one.new), one.site),
+            )
+            for one in seen.successions.values()
+            if one.is_lost and id(one.new) not in trained
         ]
         found += [
             self._made_anew(one, is_awaited=one.name in gone.values())
@@ -194,8 +198,10 @@ class Absences:
         trained: Mapping[int, torch.Tensor],
         given: set[int],
         replaced: set[int],
+        places: Callable[[int], Found],
     ) -> Iterator[Absence]:
-        """Those that never had a gradient, but for what was `replaced` before it could have one."""
+        """Those that never had a gradient, but for what was `replaced` before it could have one, at
+        the `places` that tell what has come since for what an optimizer holds."""
         candidates = {**self.names.parameters, **trained}
         gone = set()
         for key, leaf in candidates.items():
@@ -211,6 +217,8 @@ class Absences:
                 continue
             if absence.reason is NoGradient.STALE and in_some_module(key):
                 absence = replace(absence, reason=NoGradient.UNUSED)
+            if absence.reason is NoGradient.STALE:
+                absence = _located(absence, places(key))
             absence = replace(absence, shape=tuple(leaf.shape))
             yield self._finish(absence, key, self._name(key), key in trained, gone)
 
@@ -218,7 +226,7 @@ class Absences:
         """Those that the steps of one optimizer never train, and the steps of others do."""
         for phase in self._phases:
             first, last = phase.first, phase.last
-            if phase.looked_at < _FEWEST_LOOKED_AT or last - first < _MISSED:
+            if phase.looked_at < _FEWEST_LOOKED_AT or last - first < MISSED:
                 continue
             for key in phase.absent:
                 seen, absence = leaves.get(self._name(key)), self._missing[key]
@@ -277,6 +285,10 @@ class Absences:
         alive = {root for key, root in roots.items() if key not in gone & unread - trained.keys()}
         return {key for key, root in roots.items() if root not in alive}
 
+    def _path(self, leaf: torch.Tensor | None) -> Path:
+        owner = self.names.owners.get(id(leaf))
+        return owner.path if owner is not None else ()
+
     def _name(self, key: int) -> str:
         owner = self.names.owners.get(key)
         return owner.name if owner is not None else self._leaves.get(key, "")
@@ -299,9 +311,14 @@ class Absences:
         return replace(absence, siblings=beside, packaged=owner.is_packaged)
 
 
+def _located(absence: Absence, found: Found) -> Absence:
+    place = found.sites[0][0] if found.sites else None
+    return replace(absence, location=place, made=found.made, replaced_by=found.sites)
+
+
 def _stands_still(leaf: Leaf) -> bool:
     """Whether it has had gradients, and nobody has moved it by them."""
-    return sum(map(bool, leaf.known)) > _MISSED and leaf.weight == leaf.start
+    return sum(map(bool, leaf.known)) > MISSED and leaf.weight == leaf.start
 
 
 def _is_remade(one: Leaf, leaves: Sequence[Leaf]) -> bool:
@@ -328,59 +345,3 @@ class _Phase:
     first: int
     last: int
     looked_at: int = 1
-
-
-@dataclass(frozen=True, slots=True)
-class _Given:
-    """Whoever gives an optimizer a part of a model means it; whoever gives it the whole model
-    means the whole. `names` are those of the parameters by id, which the optimizer keeps alive."""
-
-    optimizer: weakref.ref[Any]
-    module: weakref.ref[torch.nn.Module]
-    names: Mapping[int, str]
-    site: Site
-
-
-class Additions:
-    """What the modules in sight held when each of the first optimizers was made."""
-
-    def __init__(self) -> None:
-        self._given: list[_Given] = []
-        self._made = 0
-
-    def note(self, optimizer: Any, frame: FrameType) -> None:
-        """An optimizer has just been made, below `frame`."""
-        self._made += 1
-        if self._made > _MOST_OPTIMIZERS:
-            return
-        held = held_by(optimizer)
-        user, _ = note_site(frame)
-        waiting = {id(one): one for _, one in modules_in(frame)}
-        seen: set[int] = set()
-        while waiting:
-            key, module = waiting.popitem()
-            seen.add(key)
-            learning = {id(one) for one in module.parameters() if one.requires_grad}
-            if learning and learning <= held:
-                names = {id(one): name for name, one in module.named_parameters()}
-                references = weakref.ref(optimizer), weakref.ref(module)
-                self._given.append(_Given(*references, names, user))
-            elif learning:
-                waiting |= {id(one): one for one in module.children() if id(one) not in seen}
-
-    def found(self) -> dict[torch.Tensor, Site]:
-        """The parameters that no optimizer has been given since, and where the one was made that
-        holds the others. What took the place of another one has not been added."""
-        found: dict[torch.Tensor, Site] = {}
-        for given in self._given:
-            module, optimizer = given.module(), given.optimizer()
-            if module is None or optimizer is None:
-                continue
-            held = held_by(optimizer)
-            now = dict(module.named_parameters())
-            is_replaced = not given.names.keys() <= set(map(id, now.values()))
-            taken = set(given.names.values()) if is_replaced else set()
-            for name, parameter in now.items():
-                if id(parameter) not in held | given.names.keys() and name not in taken:
-                    found.setdefault(parameter, given.site)
-        return found

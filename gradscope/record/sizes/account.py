@@ -158,6 +158,8 @@ class Account:
         self.sights: tuple[Sight, ...] = ()
         self.rates = Rates()
         self.schedule: Schedule | None = None
+        self.scheduled_at: list[Location] = []
+        self.moves: dict[int, tuple[int, Location | None]] = {}  # of schedules, by id
         self.skipping: Skipping | None = None
         self.movements: list[Movement] = []
         self.overflow: Overflow | None = None
@@ -338,6 +340,7 @@ class Account:
             lost_at=_lost_in(self.step) if idle and self.updates else None,
             rates=self.rates,
             schedule=self.schedule,
+            scheduled_at=tuple(dict.fromkeys(self.scheduled_at)),
             skipping=self.skipping,
             movements=tuple(self.movements),
             norms=tuple(self.fading.norms),

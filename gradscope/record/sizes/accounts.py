@@ -14,14 +14,20 @@ from types import FrameType
 from typing import Any
 
 import torch
-from torch.optim.lr_scheduler import LambdaLR, LRScheduler, ReduceLROnPlateau
+from torch.optim.lr_scheduler import (
+    ChainedScheduler,
+    LambdaLR,
+    LRScheduler,
+    ReduceLROnPlateau,
+    SequentialLR,
+)
 
 from gradscope.facts import NotChecked, Schedule, Usage
 from gradscope.ops.traits import Trait, has
 from gradscope.record import sites
 from gradscope.record.context import RunContext, shielded
 from gradscope.record.graph import leaves
-from gradscope.record.optimizers import Work, parameters_of, rate_of
+from gradscope.record.optimizers import Work, outside_of, parameters_of, rate_of
 from gradscope.record.passes import BackwardPass, Measure, Passed
 from gradscope.record.schedule import is_chosen
 from gradscope.record.schema import OpInfo
@@ -43,7 +49,9 @@ _SCALES = Trait.MULTIPLIES | Trait.DIVIDES
 # What torch itself does to gradients on the program's behalf is no use of them. By its own files:
 # not all of it stands behind a call that could be watched.
 _UPKEEP = ("nn/utils/clip_grad.py", "amp/grad_scaler.py", "optim/", "nn/modules/module.py")
-_MOST_TOLD = 32  # values, until a schedule lowers the rate
+_MOST_TOLD = 32  # values, until a schedule lowers the rate; places where one is made
+_OF_OTHERS = (SequentialLR, ChainedScheduler)  # schedules
+_SCHEDULERS = "optim/lr_scheduler.py"
 
 
 class Usages:
@@ -73,7 +81,7 @@ class Usages:
         for owner in clearing:
             stand_in(stack, owner, "zero_grad", self._clearing(owner.zero_grad, thread))
         self._around(stack, thread, torch.amp.GradScaler, "step", self._after_asking)
-        for kind in (LRScheduler, ReduceLROnPlateau):  # which has an `__init__` of its own
+        for kind in (LRScheduler, ReduceLROnPlateau, *_OF_OTHERS):  # each has its own `__init__`
             self._around(stack, thread, kind, "__init__", self._after_scheduling)
             self._around(stack, thread, kind, "step", self._after_moving)
 
@@ -232,10 +240,12 @@ class Usages:
             if skipped and scaler.get_scale() <= 1:  # which makes no gradient inf
                 self.on_bad_unscaled(optimizer)
 
-    def _after_scheduling(self, scheduler: Any, optimizer: Any, frame: FrameType) -> None:
-        account = self._meet(optimizer, ())
-        if account is not None:
-            made = sites.place_of(sites.note_site(frame)[0])
+    def _after_scheduling(self, scheduler: Any, given: Any, frame: FrameType) -> None:
+        account = self._meet(scheduler.optimizer, ())
+        made = sites.place_of(sites.note_site(outside_of(scheduler, frame))[0])
+        if account is not None and made is not None and len(account.scheduled_at) < _MOST_TOLD:
+            account.scheduled_at.append(made)
+        if account is not None and not isinstance(scheduler, _OF_OTHERS):
             gamma = getattr(scheduler, "gamma", None)
             gamma = float(gamma) if isinstance(gamma, int | float) else None
             schedule = Schedule(type(scheduler).__name__, made, gamma=gamma)
@@ -250,11 +260,17 @@ class Usages:
 
     def _after_moving(self, scheduler: Any, given: Any, frame: FrameType) -> None:
         account = self._accounts.get(id(getattr(scheduler, "optimizer", None)))
-        if account is not None and (known := account.schedule) is not None:
-            place = known.moved_at or sites.place_of(sites.note_site(frame)[0])
-            if isinstance(scheduler, ReduceLROnPlateau):
-                known = self._after_telling(known, scheduler, float(given))
-            account.schedule = replace(known, moved_at=place, moves=known.moves + 1)
+        if account is None or (known := account.schedule) is None:
+            return
+        if isinstance(scheduler, ReduceLROnPlateau):
+            known = self._after_telling(known, scheduler, float(given))
+        if sites.file_in_torch(frame.f_code) != _SCHEDULERS:  # it moves the ones that it is made of
+            moves, place = account.moves.get(id(scheduler), (0, None))
+            place = place or sites.place_of(sites.note_site(frame)[0])
+            account.moves[id(scheduler)] = moves + 1, place
+            if moves >= known.moves:
+                known = replace(known, moved_at=place, moves=moves + 1)
+        account.schedule = known
 
     def _after_telling(self, known: Schedule, scheduler: Any, value: float) -> Schedule:
         if known.lowered_at is None and len(known.values) < _MOST_TOLD:

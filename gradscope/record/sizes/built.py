@@ -1,23 +1,27 @@
 """Where the program built what may turn out to be at fault: the last layer of a Sequential, and a
 parameter of zeros."""
 
+import ast
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from itertools import count
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 import torch
 from torch import nn
 
-from gradscope.facts import Zeroed
-from gradscope.record.definitions import given_at
+from gradscope.facts import Location, Zeroed
+from gradscope.record.definitions import given_at, source_of, span
 from gradscope.record.events.provenance import storage_key
 from gradscope.record.journal import Note
 from gradscope.record.sites import Site, file_in_torch, instruction_of, note_site, resolve
 from gradscope.record.stand_ins import is_elsewhere, stand_in, without_us
+from gradscope.source import Source, expression
+from gradscope.source.arguments import called
+from gradscope.source.spans import ancestors
 
 # Of torch's own, what stands between the user and a module or a parameter that is made.
 _BETWEEN = ("nn/modules/container.py", "nn/modules/module.py", "nn/init.py")
@@ -127,3 +131,40 @@ def _of_user(sites: _Sites) -> Site:
 def _memory(tensor: Any) -> int | None:
     with torch._C.DisableTorchFunction():
         return storage_key(tensor) if type(tensor) in (torch.Tensor, nn.Parameter) else None
+
+
+_LOOPS = (ast.For, ast.While, ast.ListComp, ast.GeneratorExp)
+
+
+def last_layer(code: CodeType, lasti: int) -> Location | None:
+    """Where the last of the layers is written that a call gives a Sequential: an argument, or what
+    a list got last that is unpacked there; the call itself where that is a turn of a loop, and
+    where it appends the layer."""
+    source, place = source_of(code.co_filename), resolve(code, lasti)
+    call = expression(source, replace(place, file=source.file)) if source is not None else None
+    if source is None or not isinstance(call, ast.Call) or not call.args:
+        return None
+    last = call.args[-1]
+    if isinstance(source.parents[call], ast.Expr) and called(call) != "__init__":
+        last = call
+    elif isinstance(last, ast.Starred):
+        last = _last_in(source, last.value, call) or call
+    return span(code, last)
+
+
+def _last_in(source: Source, values: ast.expr, call: ast.Call) -> ast.expr | None:
+    """The last item of a list, as it was when a call took it, or the call that appended it."""
+    if isinstance(values, ast.Name):
+        name, scope = values.id, source.nodes.owner(values)
+        uses = (*(one.statement for one in scope.bindings[name]), *scope.reads[name])
+        earlier = [one for one in map(source.nodes.statement, uses) if one.lineno < call.lineno]
+        last = max(earlier, key=lambda one: one.lineno, default=None)
+        around = [one for one in ancestors(source, last) if isinstance(one, _LOOPS)] if last else []
+        if any(one not in ancestors(source, call) for one in around):
+            return None
+        match last:
+            case ast.Expr(value=ast.Call(func=ast.Attribute(attr="append")) as made):
+                return made
+            case ast.Assign(value=given) | ast.AugAssign(op=ast.Add(), value=given):
+                values = given
+    return values.elts[-1] if isinstance(values, ast.List) and values.elts else None

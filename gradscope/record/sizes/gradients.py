@@ -22,7 +22,7 @@ from gradscope.record.optimizers import Work
 from gradscope.record.passes import BackwardPass, Engine, Graded, Measure, Passed, has_leapt
 from gradscope.record.schedule import before_chosen
 from gradscope.record.sites import note_site
-from gradscope.record.sizes.absences import Absences, Additions
+from gradscope.record.sizes.absences import Absences
 from gradscope.record.sizes.account import SAMPLE
 from gradscope.record.sizes.accounts import Usages
 from gradscope.record.sizes.clearing import Freshness
@@ -37,6 +37,7 @@ from gradscope.record.sizes.leaves import Leaves, norms_of
 from gradscope.record.sizes.module_use import OwnBackwards, TrainingModes
 from gradscope.record.sizes.reduction import summed
 from gradscope.record.sizes.reloads import Reloads
+from gradscope.record.sizes.replacements import Additions, Replacements
 from gradscope.record.sizes.surges import Surges
 from gradscope.record.sizes.updates import Updates, is_probe
 
@@ -64,8 +65,8 @@ class Sizes:
         self.absences = Absences(names, self.leaves.names, self.leaves.built)
         self.surges = Surges(self.leaves.watched)
         self.inspection = Inspection(context)
-        self._growths = Growths()
-        self._leaps = Leaps(self.leaves)
+        self._replacements = Replacements(context, self.inspection.look_at_models)
+        self._growths, self._leaps = Growths(), Leaps(self.leaves)
         self._depth: Depth | None = None
         self.updates = Updates(self.leaves)
         self.usages = Usages(self.leaves, context, measure)
@@ -95,6 +96,7 @@ class Sizes:
         self._modes.install(stack, thread)
         self._reloads.install(stack, thread)
         self.leaves.install(stack, thread)
+        self._replacements.install(stack, thread)
         self.inspection.begin(dispatch)
 
     def end(self) -> None:
@@ -108,7 +110,8 @@ class Sizes:
     def optimizer_made(self, optimizer: Any, frame: FrameType) -> None:
         self.updates.note_made(optimizer, frame)
         self.usages.optimizer_made(optimizer, frame)
-        self.inspection.optimizer_made()
+        self._replacements.optimizer_made(optimizer, frame)
+        self.inspection.look_at_models()
         if self._context.is_between:
             with shielded(self._context):
                 self._additions.note(optimizer, frame)
@@ -374,9 +377,9 @@ class Sizes:
                 leaves,
                 self.updates.trained,
                 self.updates.given,
-                self.leaves.successions.values(),
+                self.leaves,
                 self._additions.found(),
-                self.leaves.stand_for,
+                self._replacements,
             ),
             constants=self.absences.constants(self.updates.trained),
             died=self.absences.died(leaves),

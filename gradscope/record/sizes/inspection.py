@@ -100,8 +100,8 @@ class Inspection:
         """Some passes went by, the last one when the sequence counter was there."""
         self._made_until = made_until
 
-    def optimizer_made(self) -> None:
-        """The next pass may be one of another model, whose leaves are not known yet."""
+    def look_at_models(self) -> None:
+        """The next pass may be one of a model that is new, whose leaves are not known yet."""
         if len(self.steps) < _MOST_GROWN:
             self._largest = 0
 

@@ -68,20 +68,30 @@ class Replacement(NamedTuple):
     user: Site
 
 
+MISSED = 3  # updates that an optimizer made with a parameter which the program has replaced
+
+
 @dataclass(slots=True)
 class Succession:
-    """A parameter that took the name of one which an optimizer holds. `missed`: the updates since
-    then in which an optimizer held the old one alone."""
+    """A parameter that took the name of one which an optimizer holds. `site` is where a module was
+    given the new one itself. `missed`: the passes since then that updates followed in which an
+    optimizer held the old one alone."""
 
     name: str
     old: torch.Tensor
     new: torch.Tensor
-    missed: int = 0
+    site: Site = ()
+    missed: list[int] = field(default_factory=list)
     taken: bool = False  # some optimizer holds the new one
 
-    def note_update(self, held: set[int]) -> None:
+    def note_update(self, step: int, held: set[int]) -> None:
         self.taken |= id(self.new) in held
-        self.missed += id(self.old) in held
+        if id(self.old) in held and len(self.missed) < MISSED:
+            self.missed.append(step)
+
+    @property
+    def is_lost(self) -> bool:
+        return len(self.missed) >= MISSED and not self.taken
 
 
 class Leaves:
@@ -279,7 +289,7 @@ class Leaves:
         if old:
             self.stand_for.setdefault(old, name)
         if watched is not None:
-            self._note_succession(watched, leaf)
+            self._note_succession(watched, leaf, site)
             watched.remade += watched.is_parameter
             watched.replaced_at = site
             watched.ref = _reference(leaf, watched.fact.held)
@@ -310,12 +320,12 @@ class Leaves:
         self.watched[name] = watched
         return watched
 
-    def _note_succession(self, watched: Watched, leaf: torch.Tensor) -> None:
+    def _note_succession(self, watched: Watched, leaf: torch.Tensor, site: Site) -> None:
         old, known = watched.ref(), self.successions.get(watched.name)
         if known is not None and not known.taken:
             known.new = leaf
         elif watched.trained and old is not None and old is not leaf:
-            self.successions[watched.name] = Succession(watched.name, old, leaf)
+            self.successions[watched.name] = Succession(watched.name, old, leaf, site)
 
     def _name_of_nobodys(self, leaf: torch.Tensor) -> str:
         """That of a parameter like it which nobody held and which is gone, or a new one."""

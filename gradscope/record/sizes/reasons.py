@@ -11,10 +11,10 @@ import torch
 
 from gradscope.facts import Absence, Call, Location, NoGradient
 from gradscope.ops.traits import Trait, has
-from gradscope.record.definitions import guard_of, last_layer
+from gradscope.record.definitions import guard_of
 from gradscope.record.journal import to_call
 from gradscope.record.sites import place_of
-from gradscope.record.sizes.built import Built
+from gradscope.record.sizes.built import Built, last_layer
 from gradscope.record.sizes.crossings import Crossing, Crossings
 from gradscope.record.sizes.cuts import Cut
 from gradscope.record.sizes.flow import Flow

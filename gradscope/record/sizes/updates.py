@@ -37,6 +37,7 @@ class Updates:
         self._by_hand: Kept = []
         self._same: dict[int, tuple[tuple[Any, ...], Update]] = {}  # the last, and what tells it
         self._looked: dict[int, int] = {}  # by id of the optimizer
+        self._holds: dict[int, set[int]] = {}  # likewise, once something was replaced
         self._codes: dict[type, CodeType | None] = {}  # of the `step` of each class of optimizers
         self._own: dict[str, CodeType] = {}  # the `step` of the program's own optimizers
         self._made: dict[int, Location | None] = {}  # likewise
@@ -59,8 +60,9 @@ class Updates:
         self._looked[id(optimizer)] = looked + 1
         if looked < _LOOKED_AT or clipped is not None:
             self.look(optimizer, work.frame)
-        for succession in self._leaves.successions.values():
-            succession.note_update(held_by(optimizer))
+        if self._leaves.successions:
+            self._holds[id(optimizer)] = held_by(optimizer)
+            self._note_successions(step, id(optimizer))
         kind = type(optimizer)
         if kind not in self._codes:
             self._codes[kind] = getattr(inspect.unwrap(kind.step), "__code__", None)
@@ -92,8 +94,13 @@ class Updates:
     def note_coasted(self, updates: Iterable[tuple[int, int]]) -> None:
         """These were not looked at: the step, and the optimizer by id. They were as its last."""
         for step, optimizer in updates:
+            self._note_successions(step, optimizer)
             if optimizer in self._same:
                 _keep(self._updates, step, self._same[optimizer][1])
+
+    def _note_successions(self, step: int, optimizer: int) -> None:
+        for one in self._leaves.successions.values() if optimizer in self._holds else ():
+            one.note_update(step, self._holds[optimizer])
 
     def note_by_hand(self, step: int, leaf: torch.Tensor, fresh: Freshness, frame: Any) -> None:
         """The first leaf is written without an optimizer."""

@@ -38,7 +38,7 @@ def stepped(culprit: Culprit, request: ask.StepAfterBackward) -> Ways:
     if culprit.node is None:
         return
     for one in block_of(source, source.nodes.statement(culprit.node)):
-        if isinstance(one, ast.If) and _steps(source, one):
+        if isinstance(one, ast.If) and steps(source, one):
             yield Candidate(proposals.AT_THE_END, _ended(source, one))
     made, clears = culprit.at(usage.made), culprit.at(usage.clears_at)
     names = [target_of(culprit, made), _receiver(source, clears)]
@@ -141,7 +141,7 @@ def _ended(source: Source, branch: ast.If) -> tuple[Edit, ...]:
     return (source.replaced(test, text),)
 
 
-def _steps(source: Source, statement: ast.stmt) -> bool:
+def steps(source: Source, statement: ast.stmt) -> bool:
     """Whether a statement steps, or calls a function of the file that does."""
     calls = [*parts(statement, ast.Call)]
     called_here = (Uses(source).callee(call) for call in calls)

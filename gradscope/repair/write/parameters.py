@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator, Sequence
 from itertools import chain, takewhile
 
-from gradscope.facts import Edit, Holder, Scope
+from gradscope.facts import Edit, Holder, Location
 from gradscope.facts import requests as ask
 from gradscope.repair.write.culprit import Candidate, Culprit, Edits, Ways
 from gradscope.repair.write.cycles import moved
@@ -23,7 +23,7 @@ HOLDERS = ast.Name | ast.Attribute | ast.Subscript
 def given(culprit: Culprit, request: ask.GiveParameters) -> Ways:
     """`Adam(G.parameters())` for `Adam(D.parameters())`, or `made_for(G)` where that is called."""
     for depth, scope in enumerate(request.usage.scopes):
-        source = _source_of(culprit, scope)
+        source = source_of(culprit, scope.place)
         call = expression(source, scope.place) if source is not None else None
         if source is None or not isinstance(call, ast.Call):
             continue
@@ -44,7 +44,7 @@ def given(culprit: Culprit, request: ask.GiveParameters) -> Ways:
 def added(culprit: Culprit, request: ask.ToHold) -> Ways:
     """`Adam([*G.parameters(), *F.parameters()])` for `Adam(G.parameters())`."""
     for scope in request.usage.scopes[:1]:
-        source = _source_of(culprit, scope)
+        source = source_of(culprit, scope.place)
         call = expression(source, scope.place) if source is not None else None
         first = argument(call, "params", 0)
         more = _all_of(_covering(scope.holders, {*request.leaves}))
@@ -162,11 +162,11 @@ def _below(source: Source, call: ast.Call, given: ast.expr) -> Iterator[Edits]:
             yield moved(source, made, one, line)
 
 
-def _source_of(culprit: Culprit, scope: Scope) -> Source | None:
-    if scope.place.file == culprit.source.file:
+def source_of(culprit: Culprit, place: Location) -> Source | None:
+    if place.file == culprit.source.file:
         return culprit.source
     try:
-        return read(scope.place.file, culprit.texts)
+        return read(place.file, culprit.texts)
     except SourceError:
         return None
 

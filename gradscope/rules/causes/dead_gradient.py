@@ -29,7 +29,8 @@ from gradscope.facts import requests as ask
 from gradscope.ops.traits import Trait, has
 from gradscope.rules.cutoffs import FEWEST_CLEARED
 from gradscope.rules.reading.divergence import by_place
-from gradscope.rules.reading.lost import Loss, losses
+from gradscope.rules.reading.fates import Loss
+from gradscope.rules.reading.lost import losses
 from gradscope.rules.reading.missing import (
     NOT_HELD,
     all_trained,
@@ -40,12 +41,20 @@ from gradscope.rules.reading.missing import (
     is_dead,
     is_mild,
     is_torchs_own,
+    made_anew,
     overflow_behind,
+    replaced_by,
     zero_since,
 )
 from gradscope.rules.rule import Asked, Rule, places, symptoms
 from gradscope.rules.wording import phrases
-from gradscope.rules.wording.dead_gradient_words import BOTH_AT_ZERO, WORDS, what_of, when
+from gradscope.rules.wording.dead_gradient_words import (
+    BOTH_AT_ZERO,
+    PUTS_OTHERS,
+    WORDS,
+    what_of,
+    when,
+)
 
 # Of a part of the loss beside what trains: it may be there to be printed.
 _MAY_BE_TOLD = (NoGradient.INTEGER, NoGradient.NO_GRAD, NoGradient.ZERO_OP)
@@ -125,8 +134,9 @@ class DeadGradient(Rule):
             NoGradient.REMADE,
         )
         optimizer = (last.made or last.location) if last is not None and is_old else None
-        place, label, related = _told_at(first)
-        why, step, fix = WORDS[first.reason].why, first.step, _fix(first)
+        place, label, related = _told_at(group)
+        why, step = WORDS[first.reason].why, first.step
+        fix = made_anew(group, magnitudes) or _fix(first)
         if factors := factors_at_zero(group, magnitudes):
             related = places(("product", place, label))
             place, (why, label, _) = factors[0].place, BOTH_AT_ZERO
@@ -227,7 +237,7 @@ class DeadGradient(Rule):
         names, since = [leaf.name for leaf in trained], max(map(zero_since, trained))
         if not last.loss:
             return self._about_nothing_left(where, trained, since)
-        place, label, related = _told_at(where)
+        place, label, related = _told_at([where])
         instead: Fix | ask.Request = Fix(
             "graph",
             "leave this function away where the model gives its output, or use one that is never"
@@ -289,7 +299,7 @@ def _groups(
             continue
         if is_dead(absence, magnitudes, limits):
             # A class that is used twice is cut at one place.
-            place = absence.location and replace(absence.location, module=None)
+            place = absence.made or (absence.location and replace(absence.location, module=None))
             is_missing = absence.missing and absence.reason is not NoGradient.PIECEWISE_LINEAR
             groups[is_missing, absence.reason, place, absence.packaged].append(absence)
     return list(groups.values())
@@ -334,12 +344,16 @@ def _trouble(absence: Absence) -> Trouble:
     return Trouble.NONE if absence.missing else Trouble.ZERO
 
 
-def _told_at(absence: Absence) -> tuple[Location | None, str, tuple[Related, ...]]:
+def _told_at(group: Sequence[Absence]) -> tuple[Location | None, str, tuple[Related, ...]]:
     """The place that is told, what is said of it, and others to point at."""
-    at, put_at = absence.location, absence.put_at
+    absence = group[0]
+    at, put_at = absence.location or absence.made, absence.put_at
     label, use = WORDS[absence.reason].label, "runs without a graph"
     if put_at is not None and at is not None and (put_at.file, put_at.line) != (at.file, at.line):
         return put_at, "puts a rectifier behind the last layer", places(("call", at, label))
+    if others := replaced_by(group):
+        also = (("use", lines[0], "as does this") for lines in others[1:])
+        return others[0][0], PUTS_OTHERS, places(*also, ("use", absence.made, label))
     role = "call"
     if absence.reason is NoGradient.UNUSED:
         role, use = "use", "never calls it"

@@ -23,8 +23,9 @@ from gradscope.facts import requests as ask
 from gradscope.ops.dtypes import FINFO, HALF
 from gradscope.rules.cutoffs import FEWEST
 from gradscope.rules.reading import measurements
+from gradscope.rules.reading.fates import Loss, Lost
 from gradscope.rules.reading.growths import clip_bound
-from gradscope.rules.reading.lost import Loss, Lost, losses
+from gradscope.rules.reading.lost import losses
 from gradscope.rules.rule import Asked, Rule, symptoms
 from gradscope.rules.wording import phrases
 from gradscope.rules.wording.lost_words import numbers, words

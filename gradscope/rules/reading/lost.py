@@ -4,13 +4,10 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from enum import Enum, auto
 from itertools import pairwise
 
-from gradscope.dataclass import dataclass
 from gradscope.facts import (
     Leaf,
-    Leap,
     Location,
     Magnitudes,
     Movement,
@@ -21,50 +18,12 @@ from gradscope.facts import (
 )
 from gradscope.ops.dtypes import FINFO, HALF
 from gradscope.rules import cutoffs
+from gradscope.rules.reading.fates import Loss, Lost
 from gradscope.rules.reading.missing import NOT_HELD
 from gradscope.rules.reading.splits import is_split
 
 _BY_CALL = (NoGradient.DETACH, NoGradient.NO_GRAD, NoGradient.INFERENCE)
 _BY_THE_WAY = (NoGradient.SAMPLED, NoGradient.INTEGER, NoGradient.NUMBER, NoGradient.REWRAPPED)
-
-
-class Loss(Enum):
-    """How the gradients were lost."""
-
-    NEVER_STEPS = auto()
-    ELSEWHERE = auto()  # what it holds gets none, and others that nobody moves by them do
-    TWICE = auto()  # it holds what another one holds, and what its passes are for nobody does
-    SKIPPED = auto()  # by a GradScaler
-    NO_RATE = auto()  # the rate is 0 from the start
-    ASLEEP = auto()  # it is 0 for the first updates
-    IDLE = auto()  # it has become 0, or next to it
-    UNMOVED = auto()  # it is above 0, and no step has changed anything
-    UPSIDE_DOWN = auto()  # the rate is lowered while what it waits for gets better
-    SQUARED = auto()  # the rate is multiplied by itself
-    OVERCLIPPED = auto()  # cut down until the steps move nothing
-    ROUNDED = auto()
-    OVERFLOWN = auto()  # what the optimizer divides by has become inf
-    NORM_OVERFLOWN = auto()  # what clipping divides by is
-    THROWN_AWAY = auto()  # all passes of an update but the last ones
-    SWEPT = auto()  # the passes before one that was for something else
-    USED_AGAIN = auto()  # by all updates until the gradients are cleared
-    LEFT_OVER = auto()  # the last passes of an epoch
-    NO_GROUP = auto()  # what none of its groups fits does
-    LEFT_OUT = auto()  # what no optimizer holds gets them beside what one holds
-
-
-@dataclass(frozen=True, slots=True)
-class Lost:
-    """`passes` of `of`: what they are depends on how."""
-
-    how: Loss
-    usage: Usage
-    passes: int
-    of: int
-    backward: Location | None = None
-    others: tuple[str, ...] = ()  # the parameters that get a gradient, and no optimizer holds
-    leap: Leap | None = None  # the op that made the gradients so large
-    aside: Location | None = None  # the backward with whose gradients they were cleared
 
 
 def losses(trace: Trace, magnitudes: Magnitudes) -> Iterator[Lost]:

@@ -9,6 +9,7 @@ from gradscope.facts import (
     Kind,
     Leaf,
     Limits,
+    Location,
     Magnitudes,
     NoGradient,
     Phase,
@@ -218,3 +219,19 @@ def zero_since(leaf: Leaf) -> int:
     """The first step of those at the end without a gradient."""
     alive = [step for step, norm in enumerate(leaf.norms) if norm]
     return alive[-1] + 1
+
+
+def replaced_by(group: Sequence[Absence]) -> list[tuple[Location, ...]]:
+    """Where parameters that nobody holds took the place of others, with the lines that led
+    there, in the order of the text."""
+    found = dict.fromkeys(lines for one in group for lines in one.replaced_by)
+    return sorted(found, key=lambda lines: (lines[0].file, lines[0].line))
+
+
+def made_anew(group: Sequence[Absence], magnitudes: Magnitudes) -> ask.MakeOptimizerAnew | None:
+    """Asked where the program has put other parameters in the place of those of an optimizer."""
+    made, places = group[0].made, replaced_by(group)
+    if made is None or not places:
+        return None
+    its = (one.scheduled_at for one in magnitudes.usages if one.made == made)
+    return ask.MakeOptimizerAnew(group[0].reason, made, tuple(places), next(its, ()))

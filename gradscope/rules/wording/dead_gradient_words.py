@@ -14,6 +14,7 @@ class Words(NamedTuple):
     cure: str = "keep the graph between these parameters and the loss"
 
 
+PUTS_OTHERS = "puts others in the place of what the optimizer holds"
 WORDS = {
     NoGradient.DETACH: Words(
         "`detach` (and `.data`) gives the values without their graph, so backward never learns that"

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from gradscope.facts import Schedule, Skipping, Usage, number, plural
 from gradscope.ops.dtypes import FINFO
-from gradscope.rules.reading.lost import Loss, Lost
+from gradscope.rules.reading.fates import Loss, Lost
 from gradscope.rules.wording import phrases
 
 

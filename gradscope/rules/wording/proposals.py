@@ -94,7 +94,7 @@ def _of_fields(request: ask.Request) -> _Words | None:
             return "epsilon", f"add {size:g} to the diagonal", code
         case ask.Reattach(NoGradient.ZERO_WEIGHT as reason):
             return "init", WORDS[reason].cure, ""
-        case ask.Reattach(reason):
+        case ask.Reattach(reason) | ask.MakeOptimizerAnew(reason):
             return "graph", WORDS[reason].cure, ""
         case ask.KeepGraph(detach=ask.DetachUse(name=name)):
             title = (
