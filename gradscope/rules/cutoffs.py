@@ -60,6 +60,7 @@ MOSTLY = 0.5  # of the elements that a step is to move
 # 1e-3 that is the rule of thumb, and a tenth where no sum in place of a mean explains the bound.
 OVERCLIPPED = ((1e-3, 1e-5), (1e-6, 1e-4))
 FALLEN = 0.95  # of the loss at first, which noise of a batch does not make of a mean of many
+FEW_MOVES = 1 / 16  # of all that a schedule makes: of epochs that do not end with an update
 IDLE = 0.1  # of all updates: a schedule may end at 0, and a few steps before its last
 WHOLE_RATE = 0.5  # a learning rate from here on may be one that a factor is of the size of
 STILL_RISING = 1.5  # times: a warm-up that is not over

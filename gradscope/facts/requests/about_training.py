@@ -84,6 +84,10 @@ class StepWhereCleared(OfUsage):
     """Step as seldom as the gradients are cleared, right before it."""
 
 
+class MoveOnWithSteps(OfUsage):
+    """Let the schedule be moved on where the optimizer steps, and nowhere else."""
+
+
 class SlowSchedule(OfUsage):
     """Let the schedule last as long as the training."""
 

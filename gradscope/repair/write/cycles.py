@@ -149,6 +149,27 @@ def steps(source: Source, statement: ast.stmt) -> bool:
     return any(called(call) == "step" for call in calls)
 
 
+def moved_on(culprit: Culprit, request: ask.MoveOnWithSteps) -> Ways:
+    """The statement that moves a schedule on, with the condition that is for it alone, below the
+    one of the same function that steps, or calls what does."""
+    source, step = culprit.source, culprit.at(request.usage.steps_at)
+    move = source.nodes.statement(culprit.node) if culprit.node is not None else None
+    if not isinstance(move, ast.Expr) or step is None:
+        return
+    places = [source.nodes.statement(one) for one in (step, *calls_around(source, step))]
+    whole: ast.stmt = move
+    while isinstance(above := source.parents[whole], ast.If) and above.body == [whole]:
+        if above.orelse or any(above in ancestors(source, one) for one in places):
+            break
+        whole = above
+    function = source.nodes.function(move)
+    yield from (
+        moved(source, whole, one)
+        for one in places
+        if source.nodes.function(one) is function and one is not move
+    )
+
+
 def slowed(culprit: Culprit, request: ask.SlowSchedule) -> Ways:
     """The length that the schedule was given, where it counts batches; else the schedule moved on
     once an epoch: below the inner one of two loops; else its length, as long as the run was."""
@@ -297,6 +318,8 @@ def moved(
     """A statement, or another `text` for it, below another one, or below the loop that it ends.
     Nothing where it shares its lines, or has its block to itself."""
     lines, text = whole_lines(source, what), text or commented(source, what)
+    old, new = (f"{source.newline}{source.indent(one.lineno)}" for one in (what, place))
+    text = text.replace(old, new)
     if lines is None or len(block_of(source, what)) < 2:
         return ()
     if what.end_lineno == place.end_lineno and what is not place:

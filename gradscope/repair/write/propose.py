@@ -178,6 +178,7 @@ BY_FIELDS: Mapping[type[ask.Request], Callable[[Culprit, Any], Ways]] = {
     ask.ClearAfterStep: cycles.cleared_late,
     ask.DifferentiateAside: cycles.differentiated,
     ask.StepWhereCleared: cycles.stepped_late,
+    ask.MoveOnWithSteps: cycles.moved_on,
     ask.SlowSchedule: cycles.slowed,
     ask.FactorAboveZero: cycles.awake,
     ask.DecayRate: stepping.decaying,

@@ -26,6 +26,7 @@ from gradscope.rules.reading import measurements
 from gradscope.rules.reading.fates import Loss, Lost
 from gradscope.rules.reading.growths import clip_bound
 from gradscope.rules.reading.lost import losses
+from gradscope.rules.reading.schedules import moves_each
 from gradscope.rules.rule import Asked, Rule, symptoms
 from gradscope.rules.wording import phrases
 from gradscope.rules.wording.lost_words import numbers, words
@@ -36,13 +37,13 @@ class LostUpdate(Rule):
     ## What it does
     Finds gradients that never move a parameter: no step uses them, the optimizer holds other
     parameters, gradients are cleared before a step, the learning rate is 0 or a schedule has
-    brought it there, or multiplies it by itself, a clipping bound cuts the gradients down to
-    almost nothing, half precision rounds the step away, gradients are so large that what a step is
-    divided by becomes inf, an update by hand goes to a name and to no parameter, the weights of a
-    module that nobody trains are loaded over those that are. Also gradients that several steps use,
-    since they are cleared too seldom. Parameters that get a gradient beside those that an optimizer
-    holds, and that none holds, are noted, and told where its groups are a split of all parameters,
-    which fits none of them.
+    brought it there, also since it is moved on at each pass, or multiplies it by itself, a clipping
+    bound cuts the gradients down to almost nothing, half precision rounds the step away, gradients
+    are so large that what a step is divided by becomes inf, an update by hand goes to a name and to
+    no parameter, the weights of a module that nobody trains are loaded over those that are. Also
+    gradients that several steps use, since they are cleared too seldom. Parameters that get a
+    gradient beside those that an optimizer holds, and that none holds, are noted, and told where
+    its groups are a split of all parameters, which fits none of them.
 
     ## Why is this bad?
     Nothing raises and nothing is NaN. The loss is computed, backward runs, and training does not do
@@ -276,6 +277,8 @@ def _of_rate(lost: Lost) -> Asked:
 def _fixes(lost: Lost) -> Iterator[Asked]:
     usage, skipping = lost.usage, lost.usage.skipping
     if lost.how in (Loss.NO_RATE, Loss.ASLEEP, Loss.IDLE):
+        if lost.how is Loss.IDLE and moves_each(usage) > 1:
+            yield ask.MoveOnWithSteps(usage)
         yield _of_rate(lost)
     elif lost.how is Loss.UPSIDE_DOWN:
         rises = usage.schedule is not None and usage.schedule.rises

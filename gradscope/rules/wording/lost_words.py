@@ -7,6 +7,7 @@ from typing import NamedTuple
 from gradscope.facts import Schedule, Skipping, Usage, number, plural
 from gradscope.ops.dtypes import FINFO
 from gradscope.rules.reading.fates import Loss, Lost
+from gradscope.rules.reading.schedules import moves_each
 from gradscope.rules.wording import phrases
 
 
@@ -251,7 +252,9 @@ def _moves(usage: Usage) -> str:
     schedule = usage.schedule
     if schedule is None or not schedule.moves:
         return ""
-    return f"It was moved on {schedule.moves:,} times in {usage.updates:,} steps. "
+    times = moves_each(usage)
+    each = f": {times} times for each, and not once" if times > 1 else ""
+    return f"It was moved on {schedule.moves:,} times in {usage.updates:,} steps{each}. "
 
 
 def _scales(skipping: Skipping) -> str:

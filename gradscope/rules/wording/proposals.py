@@ -261,6 +261,7 @@ _WORDS: Mapping[type[ask.Request], _Words] = {
     ask.StepAtTheEnd: _graph(AT_THE_END),
     ask.DifferentiateAside: _graph("ask for that one gradient, which adds nothing to others"),
     ask.StepWhereCleared: _graph("step where the gradients are cleared, once they are added up"),
+    ask.MoveOnWithSteps: _graph("move the schedule on once for each step of the optimizer"),
     ask.SlowSchedule: _graph("let the schedule last as long as the training"),
     ask.FactorAboveZero: _graph("let the function give a factor above 0 from the start"),
     ask.DecayRate: (
