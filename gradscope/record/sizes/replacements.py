@@ -74,7 +74,8 @@ class Replacements:
                     self._context.shielded("a module", self._note, one, sys._getframe(1), old)
 
         def giving(owner: Any, name: str, parameter: Any) -> None:
-            if self._optimizers and not is_elsewhere(thread):
+            # FSDP gives those that have been sharded other ones in each pass.
+            if id(owner) in self._placed and not is_elsewhere(thread):
                 self._on_new()
 
         stack.callback(register_module_module_registration_hook(registering).remove)
