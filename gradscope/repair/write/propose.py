@@ -235,8 +235,9 @@ def fixes_of(culprit: Culprit) -> tuple[Fix, ...]:
     stable_form = next(culprit.search.found(_ways(culprit, wanted)), None)
     if stable_form is None:
         anew = Fix("backward-rewrite", "", "unsafe", request=ask.DifferentiateForward())
-        bounds = any(fix.kind in (*GUARDS, "dtype") for fix in fixes)
-        own = next(culprit.search.found(_ways(culprit, anew)), None) if bounds else None
+        # At a singular point what autograd makes of the same forward is as singular.
+        is_too_large = culprit.finding.name == "overflow"
+        own = next(culprit.search.found(_ways(culprit, anew)), None) if is_too_large else None
         return fixes if own is None else (replace(anew, title=own.title), *fixes)
     proposed = [fix for fix in fixes if isinstance(fix.request, ask.StableForm)]
     first = proposed or [replace(wanted, title=stable_form.title)]
