@@ -130,8 +130,9 @@ def saved(node: Any, role: str) -> torch.Tensor | None:
 
 
 def shape_of(node: Any) -> tuple[int, ...]:
-    """That of the result, the first of several."""
-    return tuple(node._input_metadata[0].shape)
+    """That of the result, the first of several; none of a nested tensor that C++ knows."""
+    known = node._input_metadata[0]
+    return () if getattr(known, "is_cpp_nested_tensor", False) else tuple(known.shape)
 
 
 def dim_of(node: Any) -> int:

@@ -49,8 +49,7 @@ def over_samples(one: BackwardPass) -> Iterator[tuple[Any, Any, int]]:
 
 def _averaged(node: Any) -> list[Any]:
     """What a node makes one number of, where it has a dimension for the samples."""
-    metadata = node._input_metadata
-    if not metadata or tuple(metadata[0].shape):
+    if not node._input_metadata or shape_of(node):
         return []
     return [below for below in inputs(node) if below._input_metadata and shape_of(below)]
 
