@@ -394,6 +394,14 @@ def test_the_stable_form_of_a_composite(written, culprit, op, stable):
     assert torch.allclose(names[0]["loss"], names[1]["loss"], atol=1e-6)
 
 
+@pytest.mark.parametrize("power", ["z ** 2", "z * z", "z.square()", "z.pow(2)"])
+def test_a_square_may_be_that_of_what_is_negative(power):
+    text = f"{HEAD}z = torch.tensor([0.5, -1.0])\nloss = torch.log(1 - {power})\n"
+    found = finding(text, f"torch.log(1 - {power})", "log", "log-zero", {})
+
+    assert not any("expm1" in one.text for one in ways(found, text))
+
+
 @pytest.mark.parametrize(
     ("body", "written", "line", "limit"),
     [

@@ -111,9 +111,10 @@ def _one_less_a_power(read: Reading, node: ast.expr) -> str | None:
     an exponent that is no plain number is."""
     found = read.op(node, "pow", "sqrt", "log")
     parts = fit(read, "1 - x ** y", found.positional[0]) if found else None
-    if not found or parts is None or read.number(parts["y"]) is not None:
+    exponent = parts.get("y") if parts is not None else None
+    if not found or parts is None or exponent is None or read.number(exponent) is not None:
         return None
-    x, y = read.text(parts["x"]), read.factor(parts["y"])
+    x, y = read.text(parts["x"]), read.factor(exponent)
     inner = f"-torch.expm1({y} * torch.log({x}))"
     if found.name == "pow":
         return f"({inner}) ** {atom(read.text(found.positional[1]))}"
