@@ -17,7 +17,7 @@ from gradscope.source import Source, expression
 from gradscope.source import definition as definition_of
 from gradscope.source.spans import statement_at
 from gradscope.source.text import cell_of, characters
-from gradscope.source.tree import covers, last_name, names_in, parts
+from gradscope.source.tree import Op, covers, last_name, names_in, parts
 
 Node = TypeVar("Node", bound=ast.AST)
 
@@ -200,6 +200,12 @@ def _statement(code: CodeType, place: Location) -> tuple[Source | None, ast.stmt
     return source, statement_at(source, replace(place, file=source.file)) if source else None
 
 
+def written_at(code: CodeType, lasti: int) -> tuple[Source | None, Op | None]:
+    """What is written where an instruction of a function's code stands."""
+    source, place = source_of(code.co_filename), resolve(code, lasti)
+    return source, expression(source, replace(place, file=source.file)) if source else None
+
+
 def returned(function: Callable[..., Any], position: int) -> Location | None:
     """What a function's last return statement returns, of a tuple the part at `position`."""
     code = getattr(inspect.unwrap(function), "__code__", None)
@@ -217,13 +223,11 @@ def returned(function: Callable[..., Any], position: int) -> Location | None:
 def given_at(code: CodeType, lasti: int) -> Location:
     """What the target of an assignment is given that an instruction stores into; where the text
     does not tell that, its place."""
-    place, source = resolve(code, lasti), source_of(code.co_filename)
-    if source is not None:
-        node = expression(source, replace(place, file=source.file))
-        for target, value in source.nodes.given():
-            if target is node:
-                return span(code, value)
-    return place
+    source, node = written_at(code, lasti)
+    for target, value in source.nodes.given() if source is not None else ():
+        if target is node:
+            return span(code, value)
+    return resolve(code, lasti)
 
 
 def widened(code: CodeType, lasti: int, position: int) -> Location | None:

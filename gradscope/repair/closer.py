@@ -132,7 +132,11 @@ def _was_bad_before(found: Trace) -> bool:
     """Whether the bad value came from outside of the steps that were looked at, and from no sample
     of a DataLoader's: a state that nobody watches may have been bad for long."""
     outside = [one for one in found.events if one.kind is Kind.SOURCE and one.sample is None]
-    return bool(outside) and not any(one.kind is Kind.BIRTH for one in found.events)
+    return bool(outside) and not _shows_birth(found)
+
+
+def _shows_birth(found: Trace) -> bool:
+    return any(one.kind is Kind.BIRTH for one in found.events)
 
 
 def _as_late_as_may_be(
@@ -144,7 +148,7 @@ def _as_late_as_may_be(
         found = _in_full(again, replace(at, since=since), limit, patches)
         if isinstance(found, str):
             return None
-        if found.symptoms and any(one.kind is Kind.BIRTH for one in found.events):
+        if found.symptoms and _shows_birth(found):
             return replace(at, since=since), found
     return None
 

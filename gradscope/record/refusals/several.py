@@ -2,7 +2,6 @@
 
 import ast
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -12,11 +11,11 @@ from gradscope.facts import Call, Location
 from gradscope.ops.traits import Trait, has
 from gradscope.record import graph
 from gradscope.record.context import RunContext
-from gradscope.record.definitions import source_of
+from gradscope.record.definitions import written_at
 from gradscope.record.journal import Note
 from gradscope.record.refusals.exceptions import Raised
-from gradscope.record.sites import Site, resolve
-from gradscope.source import Source, expression
+from gradscope.record.sites import Site
+from gradscope.source import Source
 from gradscope.source.arguments import spelled
 from gradscope.source.spans import ancestors
 from gradscope.source.tree import Op, covers
@@ -66,9 +65,7 @@ def _is_read_whole(made: Site) -> bool:
     or in those that are handed it."""
     at: int | None = None  # of a tuple that is handed out
     for depth, (code, lasti) in enumerate(made):
-        source = source_of(code.co_filename)
-        place = resolve(code, lasti)
-        node = expression(source, replace(place, file=source.file)) if source else None
+        source, node = written_at(code, lasti)
         if source is None or node is None:
             return False
         values: list[Op] = [node]

@@ -26,7 +26,7 @@ from gradscope.facts import NotChecked, Schedule, Usage
 from gradscope.ops.traits import Trait, has
 from gradscope.record import sites
 from gradscope.record.context import RunContext, shielded
-from gradscope.record.graph import leaves
+from gradscope.record.graph import leaf_ids
 from gradscope.record.optimizers import Work, outside_of, parameters_of, rate_of
 from gradscope.record.passes import BackwardPass, Measure, Passed
 from gradscope.record.schedule import is_chosen
@@ -69,7 +69,7 @@ class Usages:
         self._stepping: set[int] = set()  # optimizers that do, their closures included
         self._grads: dict[int, Watched] = {}  # whose gradient the last pass left at an address
         self._factor: Factor | None = None  # of the pass that runs
-        self._is_aside = False  # it is also for what no optimizer holds
+        self._is_aside = False  # it comes after others, and is also for what no optimizer holds
         self._graph: Sequence[Crossing] | None = None  # of the pass that runs
         self._handled = False
         self.wants_look = False  # somebody waits for the graph of a pass
@@ -135,8 +135,10 @@ class Usages:
             if self._accounts and self._context.step < SAMPLE:
                 given = one.args[0] if one.args else ()
                 self._factor = factor_of_mean(one.outputs, given, self._context)
-                self._context.seen.hold(one.roots, list(one.above))
-                self._is_aside = not {id(leaf) for leaf in leaves(one.above)} <= self._held
+                # What is cleared with it is asked of what earlier passes have left alone.
+                if any(account.pending for account in self._open):
+                    self._context.seen.hold(one.roots, list(one.above))
+                    self._is_aside = not leaf_ids(one.above) <= self._held
 
     def end_pass(self) -> None:
         self.wants_look = False

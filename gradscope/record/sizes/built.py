@@ -14,12 +14,12 @@ import torch
 from torch import nn
 
 from gradscope.facts import Location, Zeroed
-from gradscope.record.definitions import given_at, source_of, span
+from gradscope.record.definitions import given_at, span, written_at
 from gradscope.record.events.provenance import storage_key
 from gradscope.record.journal import Note
 from gradscope.record.sites import Site, file_in_torch, instruction_of, note_site, resolve
 from gradscope.record.stand_ins import is_elsewhere, stand_in, without_us
-from gradscope.source import Source, expression
+from gradscope.source import Source
 from gradscope.source.arguments import called
 from gradscope.source.spans import ancestors
 
@@ -140,8 +140,7 @@ def last_layer(code: CodeType, lasti: int) -> Location | None:
     """Where the last of the layers is written that a call gives a Sequential: an argument, or what
     a list got last that is unpacked there; the call itself where that is a turn of a loop, and
     where it appends the layer."""
-    source, place = source_of(code.co_filename), resolve(code, lasti)
-    call = expression(source, replace(place, file=source.file)) if source is not None else None
+    source, call = written_at(code, lasti)
     if source is None or not isinstance(call, ast.Call) or not call.args:
         return None
     last = call.args[-1]
