@@ -64,6 +64,7 @@ for _ in range(12):
     [
         ("p.data.add_(p.grad, alpha=self.lr)", "p.data.add_(p.grad, alpha=-self.lr)"),
         ("p += self.lr * p.grad", "p -= self.lr * p.grad"),
+        ("d = p.grad * 1; p += self.lr * d", "p -= self.lr * d"),
     ],
 )
 def test_an_optimizer_that_climbs_is_turned_around(tmp_path, update, mended):
@@ -74,7 +75,15 @@ def test_an_optimizer_that_climbs_is_turned_around(tmp_path, update, mended):
     assert mended in (found.fixes[0].patch or "")
 
 
-@pytest.mark.parametrize("update", ["p -= self.lr * p.grad", "p.data.add_(p.grad, alpha=-self.lr)"])
+@pytest.mark.parametrize(
+    "update",
+    [
+        "p -= self.lr * p.grad",
+        "p.data.add_(p.grad, alpha=-self.lr)",
+        "grad = -p.grad; p += self.lr * grad",
+        "step = -self.lr * p.grad; p += step",
+    ],
+)
 def test_one_that_descends_is_not_accused(tmp_path, update):
     found, *_ = diagnosed_text(OWN.format(update=update, lr=3.0), tmp_path).findings
 

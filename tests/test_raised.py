@@ -617,3 +617,24 @@ def test_an_index_of_the_data_is_not_bound(tmp_path):
 
     assert first.title == "make room for 11 or more, or map the indices"
     assert not any(fix.patch for fix in others)
+
+
+FILTERED = """\
+from torch.distributions import MultivariateNormal
+torch.manual_seed(0)
+f = (torch.eye(4) + 0.1 * torch.randn(4, 4)).requires_grad_()
+mean, cov, loss = torch.zeros(4), 100 * torch.eye(4), 0.0
+for y in torch.randn(4, 4):
+    cov = f @ cov @ f.T + torch.eye(4)
+    loss = loss - MultivariateNormal({mean}cov).log_prob(y)
+    cov = torch.linalg.inv(cov + torch.tril(torch.full((4, 4), 1e-3)))
+loss.backward()
+"""
+
+
+@pytest.mark.parametrize("mean", ["mean, ", "loc=mean, covariance_matrix="])
+def test_a_covariance_that_has_lost_its_symmetry(mean, tmp_path, monkeypatch):
+    found = found_in(FILTERED.format(mean=mean), tmp_path, verify=True)
+
+    assert (found.rule, found.evidence["role"]) == ("GS203", "covariance_matrix")
+    assert "    cov = 0.5 * (cov + cov.mT)\n" in mended(found, tmp_path, monkeypatch)

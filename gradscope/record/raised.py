@@ -1,19 +1,15 @@
 """Which op ended the program, and what of its operands it refused."""
 
-import inspect
-import math
 import traceback
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from types import CodeType, FrameType
+from types import FrameType
 from typing import Any
 
 import torch
-from torch.distributions import Distribution, constraints
 
 from gradscope.facts import (
-    Call,
     Ending,
     Nothing,
     Objected,
@@ -21,7 +17,6 @@ from gradscope.facts import (
     OutOfDomain,
     OutOfRange,
     Raised,
-    SingleItem,
     Spectrum,
     Unfit,
 )
@@ -29,16 +24,15 @@ from gradscope.ops.display import node_stem
 from gradscope.ops.dtypes import finfo
 from gradscope.ops.requirements import INDEXING, REFUSES, TAKES_SOME
 from gradscope.ops.traits import Trait, has
-from gradscope.record.census import first_of, unravel
+from gradscope.record.checked_arguments import maker, outside, refused_by_check
 from gradscope.record.context import RunContext
 from gradscope.record.events.measure import operand
 from gradscope.record.finite import dtype_of, holds_bad, plain
 from gradscope.record.graph import consumers, node_name
 from gradscope.record.journal import Note, to_call
-from gradscope.record.mixed import mixed_dtypes, mixed_in_layer
+from gradscope.record.mixed import mixed_dtypes
 from gradscope.record.schema import OpInfo
-from gradscope.record.sites import USER, kind_of, note_site, resolve, user_frame
-from gradscope.record.stand_ins import links
+from gradscope.record.sites import note_site, resolve, user_frame
 from gradscope.record.tracing import unobserved
 
 # Products that the eigenvalues of a batch may take, computed beside the program's: 64 matrices of
@@ -46,13 +40,6 @@ from gradscope.record.tracing import unobserved
 _BESIDE, _ONCE = 64 * 256**3, 2048**3
 _SMALL = 32  # the order below which a matrix takes as long as one of that order
 _MOST_KEPT = 16  # spectra of one call
-_CHECK = Distribution.__init__.__code__
-_COUNTS: frozenset[CodeType] = frozenset(
-    code
-    for name in ("_verify_batch_size", "_verify_spatial_size")
-    if (code := getattr(getattr(torch.nn.functional, name, None), "__code__", None)) is not None
-)
-
 Named = Mapping[str, Any]
 
 
@@ -86,69 +73,12 @@ class RaisedOps:
         return doubted if same else None
 
     def note_ending(self, error: BaseException) -> None:
-        """A distribution may have refused a parameter, or a normalisation a batch of one: these
-        raise by themselves."""
-        trail = [(one.tb_frame, one.tb_lasti) for one in links(error.__traceback__)]
-        if len(trail) > 1 and trail[-1][0].f_code in _COUNTS:
-            self._note_single(error, trail)
-            return
+        """Code that checks its arguments itself may have raised, and no op."""
         is_known = self._last is not None and self._last[0] == _line_of(error)
-        if len(trail) > 1 and isinstance(error, RuntimeError) and not is_known:
-            self._note_mixed(error, trail)
-        scope = next((frame.f_locals for frame, _ in trail if frame.f_code is _CHECK), {})
-        value, constraint = scope.get("value"), scope.get("constraint")
-        constraint = getattr(constraint, "base_constraint", constraint)  # of each element
-        bound = getattr(constraint, "lower_bound", None)
-        most = getattr(constraint, "upper_bound", math.inf)
-        own = [at for at, (frame, _) in enumerate(trail) if kind_of(frame.f_code) == USER]
-        if not own or not isinstance(bound, int | float) or not isinstance(value, torch.Tensor):
-            return
-        assert constraint is not None
-        if not bool(value.isfinite().all()):
-            return  # NaN has a birth of its own
         with unobserved():
-            outside = _outside(~constraint.check(value), value)
-        kind, role = type(scope["self"]), scope["param"]
-        made = trail[own[-1] + 1][0].f_locals.get("self")  # a Beta makes a Dirichlet
-        names = list(inspect.signature(kind).parameters) if type(made) is kind else []
-        why = OutOfDomain(
-            role,
-            kind.__name__,
-            resolve(trail[own[-1]][0].f_code, trail[own[-1]][1]),
-            names.index(role) if role in names else None,
-            *outside,
-            low=float(bound),
-            high=float(most),
-            strict=isinstance(constraint, constraints.greater_than),
-        )
-        given = operand(role, value, self._context, index=why.index, shape=tuple(value.shape))
-        call = self._maker(value, why.index) or Call(why.kind, location=why.place)
-        self._last = _line_of(error), Raised(self._context.step, call, (given,), why)
-
-    def _note_single(self, error: BaseException, trail: list[tuple[FrameType, int]]) -> None:
-        given = trail[-2][0].f_locals.get("input")
-        users = [one for one in trail if kind_of(one[0].f_code) == USER]
-        if not users or not isinstance(given, torch.Tensor):
-            return
-        frame, instruction = users[-1]
-        call = Call(trail[-2][0].f_code.co_name, location=resolve(frame.f_code, instruction))
-        # What a layer has made has a graph in training; the program's own data never has.
-        is_data = any(one is given for one in frame.f_locals.values())
-        why = SingleItem(tuple(given.shape), given.requires_grad or is_data)
-        named = operand("input", given, self._context, frame=frame)
-        self._last = _line_of(error), Raised(self._context.step, call, (named,), why)
-
-    def _note_mixed(self, error: BaseException, trail: list[tuple[FrameType, int]]) -> None:
-        inner = trail[-1][0]
-        users = [one for one in trail if kind_of(one[0].f_code) == USER]
-        with unobserved():
-            why = mixed_in_layer(inner)
-        if why is None or not users:
-            return
-        layer, (frame, instruction) = inner.f_locals.get("self"), users[-1]
-        call = Call(type(layer).__name__.lower(), location=resolve(frame.f_code, instruction))
-        given = operand(why.role, inner.f_locals[why.role], self._context, frame=frame)
-        self._last = _line_of(error), Raised(self._context.step, call, (given,), why)
+            refused = None if is_known else refused_by_check(error, self._context)
+        if refused is not None:
+            self._last = _line_of(error), refused
 
     def bad_operands(self, error: BaseException) -> Iterator[tuple[str, torch.Tensor]]:
         """Those of the op over which the program ends, that are inf or NaN, by their roles."""
@@ -156,18 +86,6 @@ class RaisedOps:
         for role, held in operands if line == _line_of(error) else ():
             if (value := held()) is not None:
                 yield role, value
-
-    def _maker(self, value: torch.Tensor, index: tuple[int, ...]) -> Call | None:
-        """The call that made what a distribution was given, and has expanded or stacked."""
-        node = value.grad_fn
-        call = self._context.call(node) if node is not None else None
-        while node is not None and call is not None and call.inner is not None:
-            if not call.view and call.op != "stack":
-                break
-            parts = node.next_functions
-            node = parts[index[-1] if len(parts) > 1 else 0][0]
-            call = self._context.call(node) if node is not None else None
-        return call
 
     def note_matrix(self, info: OpInfo, args: Any, kwargs: Any, frame: FrameType) -> None:
         """An op has taken a matrix to decompose, or that may not be singular."""
@@ -232,7 +150,7 @@ class RaisedOps:
         spectra = self._spectra.get(note.user[:1], []) if isinstance(why, Spectrum) else []
         call = to_call(note)
         if isinstance(why, OutOfDomain):
-            call = self._maker(given[why.role], why.index) or call
+            call = maker(given[why.role], why.index, self._context) or call
         return Raised(
             step=self._context.step,
             call=call,
@@ -302,16 +220,9 @@ def _out_of_domain(note: Note, given: Named) -> OutOfDomain | None:
         bad = (values < domain.low) | (values > domain.high)
         if bool(bad.any()):
             place, ends = resolve(*note.user[0]), (domain.low, domain.high)
-            outside = _outside(bad, values)
-            return OutOfDomain(domain.role, note.info.name, place, domain.position, *outside, *ends)
+            found = outside(bad, values)
+            return OutOfDomain(domain.role, note.info.name, place, domain.position, *found, *ends)
     return None
-
-
-def _outside(bad: torch.Tensor, values: torch.Tensor) -> tuple[float, tuple[int, ...], int, int]:
-    """The first value that is, where it is, how many are, of how many."""
-    first = first_of(bad)
-    value = values.reshape(-1)[first].item()
-    return value, unravel(first, tuple(values.shape)), int(bad.sum()), bad.numel()
 
 
 def _spectrum(matrix: torch.Tensor, step: int, most: int, *, definite: bool) -> Spectrum | None:
@@ -352,7 +263,7 @@ def _out_of_range(op: str, given: Named) -> OutOfRange | None:
         if isinstance(ignored, int):
             bad &= index != ignored
         if bool(bad.any()):
-            value, at, count, numel = _outside(bad, index)
+            value, at, count, numel = outside(bad, index)
             only = int((index == value).sum()) == count
             into = known.into
             return OutOfRange(known.index, int(value), at, count, numel, size, into, dim, only)

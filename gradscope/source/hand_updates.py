@@ -5,12 +5,11 @@ import ast
 from collections.abc import Iterator
 
 from gradscope.facts import Location
-from gradscope.source.arguments import is_in_place
+from gradscope.source.arguments import called, is_in_place
 from gradscope.source.literals import number
-from gradscope.source.meaning import binding
 from gradscope.source.spans import ancestors
 from gradscope.source.text import Source, parsed
-from gradscope.source.tree import covers, names_in, parts
+from gradscope.source.tree import covers, names_in
 
 Holder = ast.Name | ast.Attribute
 # Methods that give a new tensor.
@@ -124,7 +123,7 @@ def rate_by_hand(text: Source, place: Location) -> ast.Constant | None:
         if isinstance(node, ast.Assign | ast.AugAssign | ast.Expr) and covers(node, place.line)
     ]
     products = [product for node in around for product in _products(node)]
-    of_gradient = [one for one in products if any(_is_gradient(text, part) for part in one)]
+    of_gradient = [one for one in products if any(_signs(text, part) for part in one)]
     factors = (factor for product in of_gradient or products for factor in product)
     numbers = (number(text, factor) for factor in factors)
     return next((one for one in numbers if one is not None), None)
@@ -132,9 +131,7 @@ def rate_by_hand(text: Source, place: Location) -> ast.Constant | None:
 
 def ascent(text: Source, place: Location, optimizer: str) -> ast.AugAssign | ast.keyword | None:
     """Where an update adds the gradient, by hand at `place` or in the program's own optimizer of
-    that name: the `w += lr * w.grad`, or the `alpha` of an `add_`. None unless there is one. What a
-    gradient is, its name alone can tell there: a patch that is wrong of it is tried, and refuted.
-    """
+    that name: the `w += lr * w.grad`, or the `alpha` of an `add_`. None unless there is one."""
     within = [node for node in ast.walk(text.tree) if _updates(node, place, optimizer)]
     found = [
         one for around in within for node in ast.walk(around) for one in _additions(text, node)
@@ -151,12 +148,12 @@ def _updates(node: ast.AST, place: Location, optimizer: str) -> bool:
 
 def _additions(text: Source, node: ast.AST) -> Iterator[ast.AugAssign | ast.keyword]:
     if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add):
-        if "grad" in text.of(node.value) and not text.of(node.value).startswith("-"):
+        if _signs(text, node.value) == {1}:
             yield node
-    if isinstance(node, ast.Call) and text.of(node.func).endswith(".add_") and node.args:
+    if isinstance(node, ast.Call) and called(node) == "add_" and node.args:
         for keyword in node.keywords:
-            is_added = keyword.arg == "alpha" and "grad" in text.of(node.args[0])
-            if is_added and text.of(keyword.value)[0] != "-":
+            is_added = keyword.arg == "alpha" and not _is_negated(keyword.value)
+            if is_added and _signs(text, node.args[0]) == {1}:
                 yield keyword
 
 
@@ -176,14 +173,37 @@ def _factors(node: ast.expr) -> list[ast.expr]:
     return [node]
 
 
-def _is_gradient(text: Source, node: ast.expr) -> bool:
-    """Whether `.grad` is read in it, or what `torch.autograd.grad` gave."""
-    for part in ast.walk(node):
-        if isinstance(part, ast.Attribute) and part.attr == "grad":
-            return True
-        made = binding(text, part) if isinstance(part, ast.Name) else None
-        if made is not None and isinstance(made.statement, ast.Assign):
-            calls = parts(made.statement, ast.Call)
-            if any(text.names.dotted(one.func) == "torch.autograd.grad" for one in calls):
-                return True
-    return False
+def _signs(text: Source, node: ast.AST, met: frozenset[str] = frozenset()) -> set[int]:
+    """The signs with which a `.grad`, or what `torch.autograd.grad` gives, enters an expression,
+    also through names; empty where none does."""
+    if isinstance(node, ast.Attribute) and node.attr == "grad":
+        return {1}
+    if isinstance(node, ast.Call) and text.names.dotted(node.func) == "torch.autograd.grad":
+        return {1}
+    if isinstance(node, ast.Name):
+        if node.id in met:
+            return set()
+        made = text.nodes.owner(node).bindings.get(node.id, ())
+        given = [part for one in made if (part := _given(one.statement)) is not None]
+        return {one for part in given for one in _signs(text, part, met | {node.id})}
+    parts = [*ast.iter_child_nodes(node)]
+    signs = {one for part in parts for one in _signs(text, part, met)}
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub):
+        return _signs(text, node.left, met) | {-one for one in _signs(text, node.right, met)}
+    is_product = isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult | ast.Div)
+    if is_product or (isinstance(node, ast.Call) and called(node) in ("mul", "mul_")):
+        is_turned = any(_is_negated(part) and not _signs(text, part, met) for part in parts)
+    else:
+        is_turned = _is_negated(node)
+    return {-one for one in signs} if is_turned else signs
+
+
+def _is_negated(node: ast.AST) -> bool:
+    return isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub)
+
+
+def _given(statement: ast.stmt) -> ast.expr | None:
+    """What a statement gives its names, or goes over."""
+    if isinstance(statement, ast.Assign | ast.AugAssign | ast.AnnAssign):
+        return statement.value
+    return statement.iter if isinstance(statement, ast.For) else None

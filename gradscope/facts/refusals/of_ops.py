@@ -68,6 +68,20 @@ class OutOfDomain:
 
 
 @dataclass(frozen=True, slots=True)
+class Asymmetric:
+    """A matrix that a distribution of the class `kind` refuses as its `role`, the argument at
+    `position`, since `bad` of its `numel` elements differ from those on the other side of its
+    diagonal, by `most` at the most."""
+
+    role: str
+    position: int | None
+    kind: str
+    most: float
+    bad: int
+    numel: int
+
+
+@dataclass(frozen=True, slots=True)
 class SingleItem:
     """A spread over one item for each channel, which a normalisation refuses to take. `shape` is
     that of what it was given; `recorded`: with a graph, as in training."""
@@ -95,7 +109,9 @@ class MixedDtypes:
     wanted: str
 
 
-Objected = Spectrum | OutOfRange | OutOfDomain | Unfit | SingleItem | Nothing | MixedDtypes
+Objected = (
+    Spectrum | OutOfRange | OutOfDomain | Asymmetric | Unfit | SingleItem | Nothing | MixedDtypes
+)
 
 
 @dataclass(frozen=True, slots=True)

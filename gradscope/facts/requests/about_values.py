@@ -202,6 +202,13 @@ class AddToDiagonal(Request):
     name: str
 
 
+class Symmetrize(Request):
+    """The mean of a matrix and its transpose as the argument `role`, the one at `position`."""
+
+    role: str
+    position: int | None
+
+
 class CastOperand(Request):
     """Give the operand `role`, the user's `name`, the dtype `wanted`."""
 

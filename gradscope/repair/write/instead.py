@@ -84,6 +84,16 @@ def diagonal(culprit: Culprit, request: ask.AddToDiagonal) -> Ways:
         yield [culprit.replace(node, text)]
 
 
+def symmetric(culprit: Culprit, request: ask.Symmetrize) -> Ways:
+    """`s = 0.5 * (s + s.mT)` behind the statement that makes it, or where it is handed over."""
+    matrix = argument(culprit.node, request.role, request.position)
+    template = "0.5 * ({x} + {x}.mT)"
+    if isinstance(matrix, ast.Name):
+        yield for_all_readers(culprit, matrix, template)
+    if matrix is not None and can_repeat(culprit, matrix):
+        yield [culprit.replace(matrix, template.format(x=culprit.text(matrix)))]
+
+
 def fitted(culprit: Culprit, request: ask.FitNumber) -> Ways:
     """The end of the dtype's range in the place of the number."""
     number, tensor = culprit.operands.get(request.unfit.role), culprit.operands.get("self")

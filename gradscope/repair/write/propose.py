@@ -121,6 +121,7 @@ BY_FIELDS: Mapping[type[ask.Request], Callable[[Culprit, Any], Ways]] = {
     ask.TakeLogits: instead.with_logits,
     ask.AddBehind: instead.behind,
     ask.AddToDiagonal: instead.diagonal,
+    ask.Symmetrize: instead.symmetric,
     ask.FitNumber: instead.fitted,
     ask.FitCast: instead.fitted_cast,
     ask.CastOperand: wider.converted,

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from gradscope.facts import (
+    Asymmetric,
     Event,
     Finding,
     Fix,
@@ -16,6 +17,7 @@ from gradscope.facts import (
     Root,
     Strength,
     Trace,
+    text_of,
 )
 from gradscope.facts import requests as ask
 from gradscope.ops import Edge
@@ -57,8 +59,27 @@ class DomainError(Rule):
 
     def check(self, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:
         yield from super().check(trace, roots)
-        if trace.raised is not None and isinstance(trace.raised.why, OutOfDomain) and not roots:
-            yield self._refused(trace.raised, trace.raised.why)
+        match trace.raised:
+            case Raised(why=OutOfDomain() as why) as raised if not roots:
+                yield self._refused(raised, why)
+            case Raised(why=Asymmetric() as why) as raised if not roots:
+                yield self._asymmetric(raised, why)
+
+    def _asymmetric(self, raised: Raised, why: Asymmetric) -> Finding:
+        most, count = text_of(why.most, 2), phrases.of_total(why.bad, why.numel)
+        return self.found(
+            f"`{why.kind}` was given a `{why.role}` that is not symmetric: elements on both sides"
+            f" of its diagonal differ by up to {most} ({count})",
+            f"`{why.kind}` compares the matrix with its transpose, and raises where they differ by"
+            " more than rounding does. A product such as `(I - K) @ P` is symmetric on paper alone:"
+            " each further product makes more of the difference.",
+            raised.call,
+            step=raised.step,
+            label=f"differs from its transpose by {most}",
+            evidence=measurements.fields_of(why, "role", "most", "bad", "numel"),
+            tensors=raised.operands,
+            fixes=(ask.Symmetrize(why.role, why.position),),
+        )
 
     def _refused(self, raised: Raised, why: OutOfDomain) -> Finding:
         """By a distribution or an op, which look at their parameters."""

@@ -92,6 +92,9 @@ def _of_fields(request: ask.Request) -> _Words | None:
         case ask.AddToDiagonal(size, x):
             code = f"{x} + {size:g} * torch.eye({x}.shape[-1], dtype={x}.dtype, device={x}.device)"
             return "epsilon", f"add {size:g} to the diagonal", code
+        case ask.Symmetrize(role=role):
+            title = f"make `{role}` symmetric: the mean of it and its transpose"
+            return "stable-op", title, "0.5 * (x + x.mT)"
         case ask.Reattach(NoGradient.ZERO_WEIGHT as reason):
             return "init", WORDS[reason].cure, ""
         case ask.Reattach(reason) | ask.MakeOptimizerAnew(reason):
