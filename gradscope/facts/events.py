@@ -207,6 +207,7 @@ class Event:
     branches: tuple[Call, ...] = ()  # the calls whose infinite gradients cancelled here: inf - inf
     scalars: tuple[tuple[str, object], ...] = ()  # non-tensor arguments: (schema name, value)
     given_by: Operand | None = None
+    autocast: bool = False  # it ran inside of a block of `torch.autocast`
     sample: Sample | None = None  # of bad data that a worker of a DataLoader has made
 
     @property

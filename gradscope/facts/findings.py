@@ -99,10 +99,11 @@ class Related:
 @dataclass(frozen=True, slots=True)
 class Measured:
     """The operands of the culprit at its first bad element, by schema name and without settings,
-    and the dtype in which they were read."""
+    and the dtype in which they were read. `autocast`: inside of a block of `torch.autocast`."""
 
     values: tuple[tuple[str, float], ...] = ()
     dtype: str | None = None
+    autocast: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -254,7 +254,17 @@ class Examiner:
         if node is not None:
             phase = Phase.FORWARD if in_checkpoint else Phase.BACKWARD
         name = node_name(node) if node is not None else None
-        fact = Event(-1, op.step, kind, phase, UNRESOLVED, UNRESOLVED, node=name, sources=sources)
+        fact = Event(
+            -1,
+            op.step,
+            kind,
+            phase,
+            UNRESOLVED,
+            UNRESOLVED,
+            node=name,
+            sources=sources,
+            autocast=_in_autocast(),
+        )
         raw = Raw(fact, op.note, op.seq - 1 if op.seq is not None else None)
         if node is not None:
             raw.node_seq = node._sequence_nr()
@@ -288,6 +298,13 @@ class Examiner:
         """Whether a gradient brought it."""
         raw = self.context.journal.events.get(source)
         return raw is not None and raw.fact.phase is Phase.BACKWARD
+
+
+def _in_autocast() -> bool:
+    """Whether a block of `torch.autocast` is open, by how many are: below it, where ops run, it has
+    switched itself off."""
+    torch.autocast_increment_nesting()
+    return torch.autocast_decrement_nesting() > 0
 
 
 def _reads_bad(op: OpRun, outputs: list[torch.Tensor]) -> bool:

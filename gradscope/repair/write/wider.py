@@ -7,7 +7,8 @@ from gradscope.facts import Edit
 from gradscope.facts import requests as ask
 from gradscope.ops.dtypes import wider
 from gradscope.repair.write.culprit import Candidate, Culprit
-from gradscope.repair.write.statements import rebound
+from gradscope.repair.write.splice import spliced
+from gradscope.repair.write.statements import rebound, within
 from gradscope.rules.wording import phrases, proposals
 from gradscope.source import definition
 from gradscope.source.arguments import spelled
@@ -29,6 +30,8 @@ def widened(culprit: Culprit) -> Iterator[Candidate]:
         for role, node in culprit.operands.items()
         if role in TENSORS and not isinstance(node, ast.Constant)
     ]
+    if culprit.finding.measured.autocast:
+        yield from _outside_of_autocast(culprit, tensors, wide, method)
     edits = rebound(culprit, set().union(*map(names_in, tensors)), f"{{x}}.{method}")
     if edits:
         yield from _within(culprit, edits, wide)
@@ -47,6 +50,24 @@ def widened(culprit: Culprit) -> Iterator[Candidate]:
     yield from _widened_before(culprit, wide, method)
     if culprit.dtype == "float16":
         yield from _bfloat16(culprit)
+
+
+def _outside_of_autocast(
+    culprit: Culprit, tensors: list[ast.expr], wide: str, method: str
+) -> Iterator[Candidate]:
+    """The statement alone in the wider dtype, in a block where nothing is cast back."""
+    source, statement = culprit.source, culprit.statement
+    nodes = tensors or (culprit.call.args if culprit.call is not None else [])
+    kinds = (one.device.partition(":")[0] for one in culprit.finding.tensors if one.device)
+    kind = next(kinds, "")
+    if not nodes or not kind or statement is None or hasattr(statement, "body"):
+        return
+    text = spliced(source, (culprit.replace(one, f"{culprit.text(one)}.{method}") for one in nodes))
+    start, end = source.extent(statement)
+    text = text[start : end + len(text) - len(source.text)]
+    opening = f'with {culprit.torch("torch.autocast(")}"{kind}", enabled=False)'
+    title = f"leave autocast for this, and compute it in {wide}"
+    yield Candidate(title, (source.replaced(statement, within(source, opening, statement, text)),))
 
 
 def _within(culprit: Culprit, widening: tuple[Edit, ...], wide: str) -> Iterator[Candidate]:

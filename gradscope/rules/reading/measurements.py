@@ -45,7 +45,7 @@ def fields_of(fact: object, *names: str) -> dict[str, object]:
 
 
 def measured(event: Event) -> Measured:
-    return Measured(tuple(operand_values(event).items()), evidence.dtype(event))
+    return Measured(tuple(operand_values(event).items()), evidence.dtype(event), event.autocast)
 
 
 _OUTSIDE = (Kind.SOURCE, Kind.RECEIVED, Kind.UNINITIALIZED, Kind.CONSTANT)
