@@ -123,12 +123,14 @@ HAND_RMS = Pattern(
 class Tree:
     """An op (one of several), and what its inputs are: None is anything, CONSTANT no gradient.
 
-    `alike`: the second input is the first, of other ops than `mul` also computed from it.
+    `alike`: the second input is the first, of other ops than `mul` also computed from it. `adds` is
+    the number that it takes, where that is known.
     """
 
     ops: frozenset[str]
     inputs: tuple[Tree | None, ...] = ()
     alike: bool = False
+    adds: float | None = None
 
 
 CONSTANT = Tree(frozenset({"constant"}))
@@ -137,15 +139,15 @@ EPSILON = 1e-2  # a constant up to here is added to guard something, not to mean
 _COMMUTES = frozenset({"add", "mul"})
 
 
-def _op(ops: str, *inputs: Tree | None, alike: bool = False) -> Tree:
-    return Tree(frozenset(ops.split()), inputs, alike)
+def _op(ops: str, *inputs: Tree | None, alike: bool = False, adds: float | None = None) -> Tree:
+    return Tree(frozenset(ops.split()), inputs, alike, adds)
 
 
 _EXP = _op("exp")
 _SIGMOID = _op("sigmoid")
 _SOFTMAX = _op("softmax")
 _SUM_EXP = _op("sum", _EXP)
-_ONE_PLUS_EXP = _op("add", _EXP, CONSTANT)
+_ONE_PLUS_EXP = _op("add", _EXP, CONSTANT, adds=1.0)
 _ONE_MINUS_SIGMOID = _op("rsub sub", _SIGMOID)
 _CHOSEN = _op("add", _op("mul", _SIGMOID, CONSTANT), _op("mul", _ONE_MINUS_SIGMOID, CONSTANT))
 _NORM = _op("linalgvectornorm norm")
@@ -154,7 +156,7 @@ _HAND_NORMS = tuple(_op("sqrt pow", _op("sum", square)) for square in _SQUARES)
 _HAND_RMS = tuple(_op("sqrt pow", _op("mean", square)) for square in _SQUARES)
 _ANY_NORM = (_NORM, *_HAND_NORMS)
 
-_HAND_SIGMOID = _op("reciprocal", _op("add", _op("exp", _op("neg")), CONSTANT))
+_HAND_SIGMOID = _op("reciprocal", _op("add", _op("exp", _op("neg")), CONSTANT, adds=1.0))
 _TWO_EXPS = _op("add", _EXP, _op("exp", _op("neg")))
 
 # The widest first: the first that matches is the answer.
@@ -204,7 +206,8 @@ def match(
     """The pattern that ends in `op`; else the one that `op` begins, by the calls that follow it."""
     root = Ancestor(op, None, tuple(ancestry))
     found = next((pattern for tree, pattern in PATTERNS if _matches(tree, root)), None)
-    return found or _followed(op, [call.op for call in path if not _is_transparent(call.op, call)])
+    calls = (call for call in path if not _is_transparent(call.op, call))
+    return found or _followed(op, [call.op for call in calls if not _guards(call.op, call)])
 
 
 def recognize(event: Event) -> Pattern | None:
@@ -228,6 +231,8 @@ def _matches(tree: Tree | None, node: Ancestor | None) -> bool:
         return tree is CONSTANT and node is None
     # PowBackward1 has an exponent that is a tensor, often learned: not the square of a pattern.
     is_op = key(node.node) in tree.ops and node.node != "PowBackward1"
+    if tree.adds is not None and _constant(node.call) not in (None, tree.adds):
+        is_op = False
     if is_op and _inputs_match(tree, node):
         return True
     return _hands_on(node) and any(_matches(tree, above) for above in node.inputs if above)
@@ -290,5 +295,14 @@ def _hands_on(node: Ancestor) -> bool:
         return True
     if key(node.node) != "add" or sum(above is not None for above in node.inputs) != 1:
         return False
-    constant = node.call.constant if node.call is not None else None
-    return constant is None or abs(constant) <= EPSILON
+    return _constant(node.call) is None or _guards(node.node, node.call)
+
+
+def _guards(name: str, call: Call | None) -> bool:
+    """Adds a number that is so small that it only guards something."""
+    constant = _constant(call)
+    return key(name) == "add" and constant is not None and abs(constant) <= EPSILON
+
+
+def _constant(call: Call | None) -> float | None:
+    return call.constant if call is not None else None

@@ -8,9 +8,12 @@ from itertools import islice
 
 from gradscope.facts import (
     Disturbs,
+    Effects,
     Finding,
     Fix,
     Holds,
+    HugeGradient,
+    HugeLoss,
     NotTried,
     NumberDecides,
     Reason,
@@ -167,8 +170,9 @@ MOST_REFUTED = 3  # that are listed with a finding
 
 
 def ordered(fixes: Iterable[Fix]) -> tuple[Fix, ...]:
-    """By `_rank`, as they came otherwise; of those that were refuted the first few."""
-    found = sorted(fixes, key=_rank)
+    """By `_rank`, as they came otherwise, but those that leave a huge loss by its size; of those
+    that were refuted the first few."""
+    found = sorted(fixes, key=lambda fix: (_rank(fix), _left_loss(fix)))
     refuted = [fix for fix in found if isinstance(fix.verdict, Refuted)]
     kept = [fix for fix in found if not isinstance(fix.verdict, Refuted)]
     return (*_distinct(kept), *islice(_distinct(refuted), MOST_REFUTED))
@@ -206,6 +210,13 @@ def _rank(fix: Fix) -> int:
             return 4
         case Refuted():
             return 5
+
+
+def _left_loss(fix: Fix) -> float:
+    match fix.verdict:
+        case Holds(effects=Effects(loss=(_, loss)), but=HugeLoss() | HugeGradient()):
+            return abs(loss)
+    return 0.0
 
 
 def _distinct(fixes: Iterable[Fix]) -> Iterator[Fix]:

@@ -123,7 +123,8 @@ def rate_by_hand(text: Source, place: Location) -> ast.Constant | None:
         if isinstance(node, ast.Assign | ast.AugAssign | ast.Expr) and covers(node, place.line)
     ]
     products = [product for node in around for product in _products(node)]
-    of_gradient = [one for one in products if any(_signs(text, part) for part in one)]
+    own = frozenset(name for node in around for name in _own(text, node))
+    of_gradient = [one for one in products if any(_signs(text, part, own) for part in one)]
     factors = (factor for product in of_gradient or products for factor in product)
     numbers = (number(text, factor) for factor in factors)
     return next((one for one in numbers if one is not None), None)
@@ -148,12 +149,12 @@ def _updates(node: ast.AST, place: Location, optimizer: str) -> bool:
 
 def _additions(text: Source, node: ast.AST) -> Iterator[ast.AugAssign | ast.keyword]:
     if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add):
-        if _signs(text, node.value) == {1}:
+        if _signs(text, node.value, _own(text, node)) == {1}:
             yield node
     if isinstance(node, ast.Call) and called(node) == "add_" and node.args:
         for keyword in node.keywords:
             is_added = keyword.arg == "alpha" and not _is_negated(keyword.value)
-            if is_added and _signs(text, node.args[0]) == {1}:
+            if is_added and _signs(text, node.args[0], _own(text, node)) == {1}:
                 yield keyword
 
 
@@ -173,9 +174,15 @@ def _factors(node: ast.expr) -> list[ast.expr]:
     return [node]
 
 
-def _signs(text: Source, node: ast.AST, met: frozenset[str] = frozenset()) -> set[int]:
+def _own(text: Source, update: ast.AST) -> frozenset[str]:
+    """The names of what an update writes into: that they are made of gradients says nothing."""
+    target = written(text, update)
+    return frozenset(names_in(target)) if target is not None else frozenset()
+
+
+def _signs(text: Source, node: ast.AST, met: frozenset[str]) -> set[int]:
     """The signs with which a `.grad`, or what `torch.autograd.grad` gives, enters an expression,
-    also through names; empty where none does."""
+    also through names but those that were `met`; empty where none does."""
     if isinstance(node, ast.Attribute) and node.attr == "grad":
         return {1}
     if isinstance(node, ast.Call) and text.names.dotted(node.func) == "torch.autograd.grad":

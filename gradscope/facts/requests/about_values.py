@@ -247,6 +247,10 @@ class TameSlope(Request):
     far: float | None = None
 
 
+class LinearGrowth(Request):
+    """A function that is above 0 too, and grows as its operand does, in the place of `exp`."""
+
+
 class Unsaturated(Request):
     """Raise the opposite probability: lowering one has no slope where it is low (`flat`)."""
 

@@ -94,6 +94,14 @@ def symmetric(culprit: Culprit, request: ask.Symmetrize) -> Ways:
         yield [culprit.replace(matrix, template.format(x=culprit.text(matrix)))]
 
 
+def growing_linearly(culprit: Culprit, request: ask.LinearGrowth) -> Ways:
+    """`softplus(x)` for `torch.exp(x)` and `x.exp()`."""
+    found = spelled(culprit.source, culprit.node)
+    if found.name == "exp" and found.first is not None and culprit.call is not None:
+        softplus = culprit.torch("torch.nn.functional.softplus")
+        yield [culprit.replace(culprit.call, f"{softplus}({culprit.source.of(found.first)})")]
+
+
 def fitted(culprit: Culprit, request: ask.FitNumber) -> Ways:
     """The end of the dtype's range in the place of the number."""
     number, tensor = culprit.operands.get(request.unfit.role), culprit.operands.get("self")

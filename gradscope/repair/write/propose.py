@@ -129,6 +129,7 @@ BY_FIELDS: Mapping[type[ask.Request], Callable[[Culprit, Any], Ways]] = {
     ask.LeaveOutNothing: empty.left_out,
     ask.BoundIndex: instead.bounded_index,
     ask.TameSlope: tamed.tamed,
+    ask.LinearGrowth: instead.growing_linearly,
     ask.Unsaturated: stable.opposite,
     ask.Reattach: detached.reconnected,
     ask.HookBackward: backward.hooked,
@@ -195,7 +196,7 @@ BY_FIELDS: Mapping[type[ask.Request], Callable[[Culprit, Any], Ways]] = {
 }
 
 
-_EVERYWHERE = ask.LearnInside | ask.LearnPartInside
+_EVERYWHERE = ask.LearnInside | ask.LearnPartInside | ask.LinearGrowth
 _NO_OTHER_FORM = ask.Allow | ask.AllowEmpty | ask.LeaveOutNothing | ask.AlongClasses
 _ACROSS_FILES = (
     ask.StableForm

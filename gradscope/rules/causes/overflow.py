@@ -25,6 +25,7 @@ from gradscope.facts import (
 from gradscope.facts import requests as ask
 from gradscope.ops import Edge
 from gradscope.ops.dtypes import HALF, finfo
+from gradscope.ops.patterns import recognize
 from gradscope.ops.traits import Trait, has
 from gradscope.rules import fixes
 from gradscope.rules.reading import evidence, measurements
@@ -239,5 +240,7 @@ def _repairs(edge: Edge | None, event: Event, trace: Trace) -> tuple[Asked, ...]
     if (filled := _fill(event)) is not None:
         low = filled < 0
         return ask.FitCast(evidence.dtype(event), low), *known
+    if event.op == "exp" and event.phase is Phase.FORWARD and recognize(event) is None:
+        return (*known, ask.LinearGrowth())
     going_back = event.phase is Phase.BACKWARD and evidence.dtype(event) not in HALF
     return (*known, ask.ClipNorm()) if going_back else known

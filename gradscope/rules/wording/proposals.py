@@ -154,6 +154,11 @@ _WORDS: Mapping[type[ask.Request], _Words] = {
         "x / np.where(y == 0, 1, y)",
     ),
     ask.DrawWeights: ("init", "start from numbers drawn at random", "0.01 * torch.randn(n, m)"),
+    ask.LinearGrowth: (
+        "clamp-domain",
+        "let it grow linearly, by `softplus` in the place of `exp`",
+        "torch.nn.functional.softplus(x)",
+    ),
     ask.Unsaturated: (
         "stable-op",
         "raise the log of the opposite label instead: it is steep where this is flat",
