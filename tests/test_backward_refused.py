@@ -77,6 +77,21 @@ CHANGED = {
 
         Block()(x).sum().backward()
     """,
+    "layers of one call": """
+        part = nn.Sequential(
+            nn.Linear(3, 3),
+            nn.ReLU(inplace=True),
+        -     nn.Dropout(0.1, inplace=True),
+        +     nn.Dropout(0.1, inplace=False),
+        )
+        part(x).sum().backward()  # <-
+    """,
+    "view of what was computed": """
+        h = nn.Linear(3, 3)(x.view(2, 3, 3)).relu_()
+        - h.mul_(0.9)  # <-
+        + h = h.mul(0.9)  # <-
+        h.sum().backward()
+    """,
     "residual": """
         h = torch.relu(net(x))
         p = h.square()

@@ -17,7 +17,8 @@ from gradscope.record.sites import OURS, file_in_torch, kind_of
 _dynamo: Any = torch._C._dynamo.eval_frame
 _CALLS_OP = torch._ops.OpOverload.__call__.__code__
 _is_compiling = torch.compiler.is_dynamo_compiling
-_stand_ins: dict[int, CodeType] = {}  # kept, so that no other code gets the identity of one
+# With what each stands for; the code is kept, so that no other gets its identity.
+_stand_ins: dict[int, tuple[CodeType, Any]] = {}
 _CALL_NOBODY = ("gradscope.ops", "gradscope.record.sites", "gradscope.record.sizes.flow")
 _HAS_STRATEGIES = hasattr(_dynamo, "_FrameExecStrategy")  # torch 2.6 has none
 
@@ -47,7 +48,7 @@ def stand_in(
         if inspect.signature(new) != signature:
             new.__signature__ = signature  # type: ignore[attr-defined]
     hide_from_dynamo(new, inner=inner)
-    _stand_ins[id(new.__code__)] = new.__code__
+    _stand_ins[id(new.__code__)] = new.__code__, original
     if name == "__call__" or not isinstance(owner, type):
         # What Dynamo traces in its place. Of a method, it would call that without `self` where its
         # graph breaks, so that a method calls the original itself, see `is_elsewhere`.
@@ -169,9 +170,15 @@ def links(frames: TracebackType | None) -> Iterator[TracebackType]:
 
 def runs_ops(function: Any) -> None:
     """This function of ours runs an op: what it lets out is that op's."""
-    _stand_ins[id(function.__code__)] = function.__code__
+    _stand_ins[id(function.__code__)] = function.__code__, function
 
 
 def stands_in(code: CodeType) -> bool:
     """Whether it runs in the place of a function of torch's: what it lets out is that one's."""
     return id(code) in _stand_ins
+
+
+def behind(function: Any) -> Any:
+    """What a function stands for; itself, where it stands for nothing."""
+    _, original = _stand_ins.get(id(getattr(function, "__code__", None)), (None, function))
+    return original

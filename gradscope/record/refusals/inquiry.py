@@ -6,6 +6,7 @@ comes from the graph, which is alive as long as the exception is, and from what 
 """
 
 import re
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from numbers import Real
@@ -40,6 +41,7 @@ from gradscope.record.refusals.sharing import Sharing, as_update, as_write
 from gradscope.record.sites import place_of
 from gradscope.record.sizes.flow import Flow
 from gradscope.record.sizes.reasons import cut_upstream, explained
+from gradscope.record.tracing import unobserved
 
 _KINDS = (RuntimeError, TypeError, ValueError, AttributeError, AssertionError)
 Ask = Callable[["_Inquiry", Raised], refusals.AnyRefusal | None]
@@ -92,7 +94,7 @@ class _Inquiry:
         )
         found = next(known, None)
         if found is None:
-            return refusals.ChangedInPlace(**raised.at)
+            return self._changed_within(raised)
         node, role, tensor = found
         others = {one for one, _, _ in known} | {node}
         after = [one for one in self._notes.updates if one.seq > node._sequence_nr()]
@@ -112,6 +114,28 @@ class _Inquiry:
             ),
             shared=self._sharing.shared(others, raised),
         )
+
+    def _changed_within(self, raised: Raised) -> refusals.AnyRefusal:
+        """What an op in place has saved of its own result, where that is a view: its node stands
+        inside of one for the whole memory, and shows nothing."""
+        whole = (one for one in raised.nodes if graph.node_name(one) == "CopySlices")
+        for node in sorted(whole, key=lambda one: one._sequence_nr(), reverse=True):
+            before = [one for one in self._notes.writes if one.seq <= node._sequence_nr()]
+            made = next((one for one in reversed(before) if one.recorded), None)
+            if made is None or not _saves_its_result(made.op):
+                continue
+            later = [one for one in self._notes.writes if one.seq > made.seq]
+            later = [one for one in later if one.storage.cdata == made.storage.cdata]
+            if later:
+                return refusals.ChangedInPlace(
+                    **raised.at,
+                    saved=self.context.call(node),
+                    role="result",
+                    shape=tuple(node._input_metadata[0].shape),  # of the whole
+                    writes=tuple(dict.fromkeys(as_write(one, lasts=False) for one in later)),
+                    above=self._sharing.calls(up({node}, raised.nodes)),
+                )
+        return refusals.ChangedInPlace(**raised.at)
 
     def _since(self, seq: int, tensor: torch.Tensor, raised: Raised) -> Iterator[refusals.Write]:
         """What has written the memory of a tensor since a node of that number was made."""
@@ -356,3 +380,14 @@ _CHECKS: tuple[tuple[str, Ask], ...] = (
     ("save_for_backward can only save variables", _about(no_leaf.saved_no_tensor)),
     ("'NoneType'", _Inquiry._no_leaf),  # Python's own, of a gradient that is not there
 )
+
+
+def _saves_its_result(op: str) -> bool:
+    """Whether the backward of an op in place needs what it gave, as one number shows."""
+    try:
+        with unobserved(), torch.enable_grad(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            result = getattr(torch.ops.aten, op)(torch.ones((), requires_grad=True))
+    except (AttributeError, RuntimeError):
+        return False  # it takes more than that
+    return "result" in graph.roles(result.grad_fn)

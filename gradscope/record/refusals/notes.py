@@ -22,6 +22,7 @@ from gradscope.record.held import alive, parts_of, variables
 from gradscope.record.optimizers import Work, held_by, parameters_of
 from gradscope.record.passes import BackwardPass
 from gradscope.record.schema import OpInfo
+from gradscope.record.stand_ins import behind
 
 _sequence_nr = torch._C._autograd._get_sequence_nr
 _PASSES = 4  # backward passes whose graphs are known, as in the journal
@@ -216,5 +217,5 @@ def _library_layer(module: sites.ModuleFrame | None) -> str:
     if module is None:
         return ""
     kind = type(module.module)
-    code = getattr(kind.forward, "__code__", None)
+    code = getattr(behind(kind.forward), "__code__", None)
     return kind.__name__ if code is not None and sites.kind_of(code) == sites.LIBRARY else ""

@@ -128,15 +128,19 @@ def _changed(refusal: refusals.ChangedInPlace) -> Iterator[ask.Request]:
     if write.lasts and updated is not None and backward is not None:
         yield from (*copies, ask.UpdateLater(write, updated, backward))
         return
-    copies_first = not write.recorded or _is_one_line(write.location, saved)
+    copies_first = not write.recorded or _is_one_line(write, saved)
     first, last = (copies, ()) if copies_first else ((), copies)
     yield from (*first, ask.OutOfPlace(write.location, write.module), *last)
 
 
-def _is_one_line(written: Location | None, saved: Call | None) -> bool:
-    """Whether one line reads a tensor and writes it: a copy before it would not part the two."""
+def _is_one_line(write: refusals.Write, saved: Call | None) -> bool:
+    """Whether one line reads a tensor and writes it: a copy before it would not part the two, and
+    one behind it comes too late where both are in a library's layers that it calls."""
     read = saved.location if saved is not None else None
-    return written is not None and read is not None and written.line == read.line
+    if read is None or write.location is None or write.location.line != read.line:
+        return False
+    within = write.module and write.location.col == read.col
+    return not (within and write.location.end_col == read.end_col)
 
 
 def parting(
