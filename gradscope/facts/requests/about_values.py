@@ -261,3 +261,11 @@ class FillMemory(Request):
     """Allocate memory that is filled; `op` allocated it."""
 
     op: str
+
+
+class FillParameter(Request):
+    """Fill the parameter of that name where others of its layer are filled; `is_vector`: it has one
+    dimension."""
+
+    name: str
+    is_vector: bool

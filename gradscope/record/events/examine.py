@@ -109,6 +109,7 @@ class Examiner:
         raw = self._raw(Kind.PROPAGATION, op)
         raw.in_graph = output.requires_grad or op.seq is not None
         raw.fact = replace(raw.fact, sources=self._sources(op, raw, written, stained))
+        self._name_allocated(op, stained)
         self.origins.accuse_data(op, raw)
         raw.fact = replace(raw.fact, kind=self._kind(op, raw, stained, output, values))
         if raw.fact.kind is Kind.CONSTANT:
@@ -247,6 +248,16 @@ class Examiner:
             output = measure.named(measure.operand("output", tensor, self.context), raw)
             raw.fact = replace(raw.fact, output=output, numel=values.numel())
             self.context.provenance.mark(tensor, raw.fact.id, intended=False, uninitialized=True)
+
+    def _name_allocated(self, op: OpRun, stained: list[StainedInput]) -> None:
+        """What memory that nobody has filled had become when it was read first: a parameter."""
+        for one in stained:
+            raw = self.context.journal.events.get(one.stain.event)
+            if one.stain.uninitialized and raw is not None and not op.by_engine:
+                known = raw.fact.output
+                if known is not None and not known.held_as and known.shape == one.tensor.shape:
+                    held = measure.operand("output", one.tensor, self.context)
+                    raw.fact = replace(raw.fact, output=held)
 
     def _raw(self, kind: Kind, op: OpRun, sources: tuple[int, ...] = ()) -> Raw:
         node, in_checkpoint = op.running.node, bool(op.note.user and op.again)

@@ -9,6 +9,7 @@ from gradscope.facts import Edit
 from gradscope.facts import requests as ask
 from gradscope.ops.display import node_stem
 from gradscope.repair.write.culprit import Candidate, Culprit
+from gradscope.repair.write.splice import after
 from gradscope.source.arguments import called, spelled
 from gradscope.source.hand_updates import Holder
 from gradscope.source.spans import targets_of
@@ -93,6 +94,21 @@ def at_random(culprit: Culprit, request: ask.DrawWeights) -> Iterator[Candidate]
         if edits:
             yield Candidate(title, edits)
             return
+
+
+def filled_too(culprit: Culprit, request: ask.FillParameter) -> Iterator[Sequence[Edit]]:
+    """`nn.init.zeros_(self.gate.bias)` below `nn.init.normal_(self.gate.weight)`."""
+    path, _, own = request.name.rpartition(".")
+    layer, source = path.rpartition(".")[2], culprit.source
+    filler = "zeros_" if own == "bias" else "ones_" if request.is_vector else "xavier_uniform_"
+    for call in source.nodes.every(ast.Call):
+        held = call.args[0] if call.args else None
+        if not culprit.dotted(call).startswith("torch.nn.init."):
+            continue
+        if isinstance(held, ast.Attribute) and last_name(held.value) == layer:
+            init = culprit.torch(f"torch.nn.init.{filler}")
+            line = f"{init}({source.of(held.value)}.{own})"
+            yield after(source, source.nodes.statement(call), line)
 
 
 def drawn(culprit: Culprit) -> Iterator[Candidate]:

@@ -129,6 +129,7 @@ BY_FIELDS: Mapping[type[ask.Request], Callable[[Culprit, Any], Ways]] = {
     ask.LeaveOutNothing: empty.left_out,
     ask.BoundIndex: instead.bounded_index,
     ask.TameSlope: tamed.tamed,
+    ask.FillParameter: initial.filled_too,
     ask.LinearGrowth: instead.growing_linearly,
     ask.Unsaturated: stable.opposite,
     ask.Reattach: detached.reconnected,

@@ -1,6 +1,6 @@
 """A value that was read from memory that nothing had written."""
 
-from gradscope.facts import Finding, Fix, Kind, Root, Trace, plural
+from gradscope.facts import Finding, Fix, Kind, Operand, Root, Trace, plural
 from gradscope.facts import requests as ask
 from gradscope.rules.reading import evidence
 from gradscope.rules.rule import Rule
@@ -41,6 +41,9 @@ class UninitializedMemory(Rule):
         is_hidden = evidence.situation(root) is evidence.Situation.HIDDEN
         if event.kind is not Kind.UNINITIALIZED or is_hidden:
             return None
+        held = event.output
+        if held is not None and held.held_as == "parameter" and held.name:
+            return self._of_parameter(root, trace, held, held.name)
         op, size = phrases.spelled(event.op), plural(event.numel, "element")
         name = phrases.name(event.output, "The result")
         return self.finding(
@@ -55,4 +58,17 @@ class UninitializedMemory(Rule):
                 ask.FillMemory(event.op),
                 Fix("data", "fill every element before it is read", "display-only"),
             ),
+        )
+
+    def _of_parameter(self, root: Root, trace: Trace, held: Operand, name: str) -> Finding:
+        owner, _, own = name.rpartition(".")
+        return self.finding(
+            root,
+            trace,
+            message=f"the parameter `{name}` was read before anything was written to it",
+            label="given memory here that is not filled",
+            why=f"The module was made without memory, or its memory was left as it was, and `{own}`"
+            f" of `{owner}` was neither initialised nor loaded after that: it is what happened to"
+            " lie there. gradscope fills such memory with NaN to make every such read visible.",
+            fixes=(ask.FillParameter(name, len(held.shape) == 1),),
         )
