@@ -56,6 +56,8 @@ MEANT = [
     "F.mse_loss(nn.Linear(3, 2)(x)[:, 0][:, None], y)",
     "(nn.Linear(3, 2)(x)[:, 0][:, None] - y).abs().mean()",
     "(net(x) - x[:, 1:2]).abs().mean()",
+    # the class of each sample, of one that there is
+    "F.cross_entropy(net(x), torch.zeros(6).long()) + net(x).square().mean()",
     # beside other results of all pairs, as in |a - b|^2 = |a|^2 + |b|^2 - 2 a b
     "(net(x).square().sum(1, keepdim=True) + y.square() - 2 * net(x) @ y[None]).exp().mean()",
     "(net(x)[:, 0] - x[:, 1][:, None]).abs().mean()",

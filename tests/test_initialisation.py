@@ -1,7 +1,7 @@
 """Initialising a layer, copying it or logging it is no use of it, and cuts nothing."""
 
 import pytest
-from corpus import diagnosed_text
+from corpus import diagnosed_text, patched
 
 PROGRAM = """\
 import torch
@@ -68,3 +68,27 @@ def test_values_that_reach_the_loss_without_their_graph_are_a_use(tmp_path):
 
     reasons = {one.evidence["parameters"][0]: one.evidence["reason"] for one in findings}
     assert reasons == {"net.spare.weight": "detach", "net.spare.bias": "unused"}
+
+
+GAINED = """\
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+cell = nn.Linear(16, 16, bias=False)
+nn.init.orthogonal_(cell.weight, gain=nn.init.calculate_gain("relu"))
+start = nn.Linear(4, 16)
+state = start(torch.randn(8, 4))
+for _ in range(80):
+    state = cell(state)
+state.square().mean().backward()
+"""
+
+
+def test_an_orthogonal_weight_that_recurs_has_no_gain(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    (found, *_) = diagnosed_text(GAINED, tmp_path, verify=True).findings
+
+    assert (found.rule, found.fixes[0].verified) == ("GS401", True)
+    assert "nn.init.orthogonal_(cell.weight)\n" in patched(found.fixes[0].patch, tmp_path)

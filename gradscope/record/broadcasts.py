@@ -97,6 +97,8 @@ def _crossed(first: torch.Tensor, second: torch.Tensor) -> int:
     """The size of a column and a row that an op pairs; 0 where they are none, or meant: whoever
     writes `x[:, None]` or `x.view(-1, 1)` means the pairs."""
     both = ((_given(one), one) for one in (first, second))
+    if not (first.is_floating_point() and second.is_floating_point()):
+        return 0  # indices are not paired: a class is looked up in the scores of its sample
     (column, stood), (row, _) = sorted(both, key=lambda pair: pair[0].dim(), reverse=True)
     if tuple(column.shape) != (row.numel(), 1) or row.dim() != 1 or len(row) < 2:
         return 0

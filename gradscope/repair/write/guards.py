@@ -74,6 +74,7 @@ def divided_by_one(culprit: Culprit, request: ask.DivideByOne) -> Iterator[Candi
     """A divisor that is 0 where there is nothing to divide: a count kept at 1, else 1 in its place,
     which leaves every other quotient as it is; a negative power of 0 is 0. A quotient that has a
     limit is taken beside it: where the source shows that, and where the runs do."""
+    yield from limits.of_power(culprit)
     yield from limits.towards(culprit)
     yield from _one_instead(culprit, request)
     yield from limits.towards(culprit, known=False)

@@ -10,7 +10,7 @@ from gradscope.facts import requests as ask
 from gradscope.ops.display import node_stem
 from gradscope.repair.write.culprit import Candidate, Culprit
 from gradscope.repair.write.splice import after
-from gradscope.source.arguments import called, spelled
+from gradscope.source.arguments import argument, called, spelled
 from gradscope.source.hand_updates import Holder
 from gradscope.source.spans import targets_of
 from gradscope.source.tree import last_name
@@ -47,6 +47,8 @@ def keeping(culprit: Culprit, request: ask.KeepNorm) -> Iterator[Candidate]:
         is_tanh = any(node_stem(node) == "Tanh" for node in request.nodes)
         ways = [_TANH, RELU, _ORTHOGONAL] if is_tanh else [RELU, _ORTHOGONAL]
     weights = list(_filled_by_hand(culprit, {name: ends for name, *ends in request.dimensions}))
+    if request.axis != "depth":
+        weights += _stretched(culprit)
     for template, title in ways:
         edits = tuple(filter(None, (_filled(culprit, *one, template) for one in weights)))
         if edits:
@@ -106,9 +108,8 @@ def filled_too(culprit: Culprit, request: ask.FillParameter) -> Iterator[Sequenc
         if not culprit.dotted(call).startswith("torch.nn.init."):
             continue
         if isinstance(held, ast.Attribute) and last_name(held.value) == layer:
-            init = culprit.torch(f"torch.nn.init.{filler}")
-            line = f"{init}({source.of(held.value)}.{own})"
-            yield after(source, source.nodes.statement(call), line)
+            line = by_init(culprit, f"{filler}({{0}})", f"{source.of(held.value)}.{own}")
+            yield after(source, source.nodes.statement(call), line) if line else ()
 
 
 def drawn(culprit: Culprit) -> Iterator[Candidate]:
@@ -186,6 +187,13 @@ def _filled_by_hand(
             drawn = _drawn(culprit, node.args[0], _DRAWN)
             if drawn is not None:
                 yield node.args[0], drawn, False
+
+
+def _stretched(culprit: Culprit) -> Iterator[tuple[ast.expr, str, bool]]:
+    """The matrices that are made orthogonal, and then multiplied with a gain."""
+    for node in culprit.calls({"torch.nn.init.orthogonal_"}):
+        if node.args and argument(node, "gain", 1) is not None:
+            yield node, culprit.source.of(node.args[0]), False
 
 
 def _drawn(culprit: Culprit, value: ast.expr, makers: Container[str]) -> str | None:

@@ -8,12 +8,13 @@ from gradscope.facts import Edit
 from gradscope.repair.write.culprit import Candidate, Culprit
 from gradscope.repair.write.reading import Reading
 from gradscope.repair.write.spelling import MOVES
+from gradscope.repair.write.splice import before
 from gradscope.repair.write.statements import for_all_readers
 from gradscope.rules.wording import proposals
 from gradscope.source import binding
 from gradscope.source.arguments import Spelled, called, spelled
 from gradscope.source.spans import parenthesized
-from gradscope.source.tree import names_in, parts
+from gradscope.source.tree import last_name, names_in, parts
 
 # 0 at 0, and as smooth there as a straight line.
 _CURVED = frozenset("asin asinh atan atan2 atanh erf expm1 log1p sin sinh tan tanh".split())
@@ -23,6 +24,9 @@ _POSITIVE = frozenset(("abs", "acos", "acosh", "hypot", "norm", "sqrt"))
 # A quotient of what is 0 to the first order is exact this near in float32. Of 1 - cos(a) rounding
 # leaves nothing there, and three digits at the second.
 _NEAR = ("1e-4", "1e-2")
+# The slope towards p of a power transform is a difference that rounding takes 1e-8 / p ** 2 of, and
+# its value is off by p: the two are alike here.
+_BALANCED = "3e-4"
 
 Zeros = dict[str, tuple[ast.Name, bool]]  # what makes an expression 0; whether by a curve
 
@@ -52,6 +56,32 @@ def towards(culprit: Culprit, *, known: bool = True) -> Iterator[Candidate]:
     for near in _NEAR:
         if edits := _kept_off(culprit, node, near):
             yield Candidate(proposals.LIMIT.format(name=name), (*edits, *exact), "epsilon")
+
+
+def of_power(culprit: Culprit) -> Iterator[Candidate]:
+    """`(x ** p - 1) / p`, the power transform of Box and Cox, which tends to log(x) at p = 0: by
+    `expm1`, and with a small p in the place of 0. A sum keeps the gradient of p."""
+    source, node = culprit.source, culprit.node
+    found = spelled(source, node)
+    if found.name != "div" or not isinstance(node, ast.expr) or culprit.statement is None:
+        return
+    top, bottom = spelled(source, found.positional[0]), found.positional[-1]
+    power = spelled(source, top.positional[0]) if top.name == "sub" else None
+    if power is None or power.name != "pow" or len(power.positional) != 2:
+        return
+    base, exponent = power.positional
+    is_one = Reading(culprit, node).number(top.positional[-1]) == 1
+    if not (is_one and source.of(exponent) == source.of(bottom)):
+        return
+    text = source.of(exponent)
+    name = last_name(exponent)
+    taken = names_in(source.nodes.function(node)) - ({name} if text == name else set())
+    if name and name not in taken:
+        made = f"{name} = {text} + {_BALANCED} * ({text} == 0)"
+        lines = before(source, culprit.statement, made)
+        log = culprit.torch(f"torch.expm1({name} * torch.log({source.of(base)}))")
+        edits = (*lines, culprit.replace(node, f"{log} / {name}"))
+        yield Candidate(proposals.LIMIT.format(name=text), edits, "epsilon")
 
 
 def _is_turned_by(culprit: Culprit, name: ast.Name) -> bool:

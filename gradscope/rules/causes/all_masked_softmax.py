@@ -59,9 +59,24 @@ class AllMaskedSoftmax(Rule):
             label="the slope is exp(-inf - -inf)" if is_sum else "every weight is 0, so 0 / 0",
             why=_mechanism(root, event),
             related=places(("mask", writes, "masks the scores")),
-            fixes=_OF_SUMS if is_sum else (*_of_triangle(event), *_REPAIRS),
+            fixes=_OF_SUMS if is_sum else tuple(_repairs(event)),
             facts={"masked_rows": rows, "row_total": total},
         )
+
+
+def _repairs(event: Event) -> Iterator[Fix]:
+    """Scores of each with each are to be normalised along the last dimension, as a rule: where no
+    row is masked along that, another one was taken by mistake."""
+    shape = event.output.shape if event.output is not None else ()
+    one, dim = _masked(event), dict(event.scalars).get("dim", -1)
+    other = []
+    if one is not None and isinstance(dim, int) and not one.masked_rows and len(shape) > 1:
+        if dim % len(shape) != len(shape) - 1:
+            other.append(proposals.proposed(ask.AlongClasses(phrases.spelled(event.op), -1)))
+    is_square = len(shape) > 1 and shape[-1] == shape[-2]
+    yield from other if is_square else ()
+    yield from (*_of_triangle(event), *_REPAIRS)
+    yield from () if is_square else other
 
 
 def _of_triangle(event: Event) -> Iterator[Fix]:
