@@ -198,7 +198,7 @@ def _places(lost: Lost) -> tuple[Location | None, tuple[tuple[Location, str], ..
             others = ((schedule.made if schedule else None, "sets the learning rate"), steps)
         case Loss.OVERCLIPPED:
             place, others = usage.movements[-1].clipped_at, (made, steps)
-        case Loss.ROUNDED | Loss.UNMOVED:
+        case Loss.ROUNDED | Loss.UNMOVED | Loss.AT_ZERO:
             place = usage.steps_at
         case Loss.OVERFLOWN | Loss.NORM_OVERFLOWN:
             assert usage.overflow is not None
@@ -235,6 +235,7 @@ def _symptoms(lost: Lost) -> tuple[Symptom, ...]:
 
 
 _MILD = (
+    Loss.AT_ZERO,
     Loss.NO_GROUP,
     Loss.ASLEEP,
     Loss.SQUARED,
@@ -298,6 +299,9 @@ def _fixes(lost: Lost) -> Iterator[Asked]:
     elif lost.how is Loss.UNMOVED:
         title = "write the step into the parameters themselves, or take a longer one"
         yield Fix("graph", title, "unsafe", "p.add_(step, alpha=-lr)")
+    elif lost.how is Loss.AT_ZERO:
+        title = "take the plain step where the size of a parameter is 0"
+        yield Fix("graph", title, "unsafe", "torch.where(norm > 0, ratio, 1.0)")
     elif lost.how is Loss.OVERCLIPPED:
         yield ask.ClipNorm(clip_bound(tuple(one.total for one in usage.movements)))
     elif lost.how is Loss.ROUNDED:

@@ -17,6 +17,7 @@ class Loss(Enum):
     ASLEEP = auto()  # it is 0 for the first updates
     IDLE = auto()  # it has become 0, or next to it
     UNMOVED = auto()  # it is above 0, and no step has changed anything
+    AT_ZERO = auto()  # the program's own optimizer moves what is not 0 alone
     UPSIDE_DOWN = auto()  # the rate is lowered while what it waits for gets better
     SQUARED = auto()  # the rate is multiplied by itself
     OVERCLIPPED = auto()  # cut down until the steps move nothing

@@ -47,6 +47,7 @@ def losses(trace: Trace, magnitudes: Magnitudes) -> Iterator[Lost]:
             or _left_over(usage, trace.steps)
             or _left_out(usage, magnitudes)
             or _unmoved(usage)
+            or _at_zero(usage, magnitudes)
         )
         if found is not None:
             yield found
@@ -210,6 +211,17 @@ def _unmoved(usage: Usage) -> Lost | None:
     if is_told or not (usage.own and usage.still) or usage.updates < cutoffs.FEWEST:
         return None
     return Lost(Loss.UNMOVED, usage, usage.updates, usage.updates)
+
+
+def _at_zero(usage: Usage, magnitudes: Magnitudes) -> Lost | None:
+    """Torch's own optimizers move a parameter that is 0 as any other."""
+    if not (usage.own and usage.rates.last) or usage.updates < cutoffs.FEWEST:
+        return None
+    held = [leaf for leaf in magnitudes.leaves if leaf.name in usage.held and any(leaf.known)]
+    stuck = tuple(leaf.name for leaf in held if leaf.start == leaf.weight == 0)
+    if not stuck or len(stuck) == len(held):
+        return None
+    return Lost(Loss.AT_ZERO, usage, usage.updates, usage.updates, others=stuck)
 
 
 def _squared(usage: Usage) -> Lost | None:

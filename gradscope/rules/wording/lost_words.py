@@ -116,6 +116,12 @@ _WORDS = {
         " over this norm, which is 0, and the step moves nothing.",
         "multiplies each gradient by 0",
     ),
+    Loss.AT_ZERO: Words(
+        "{others} in each pass and stay at 0 in {of} steps of `{optimizer}`: {listed}",
+        "The other parameters move. Where a step is multiplied by the size of what it is for, as by"
+        " a trust ratio, what is 0 stays 0: there the plain step is to be taken.",
+        "leaves what is 0 as it is",
+    ),
     Loss.THROWN_AWAY: Words(
         "the gradients of {passes} of each {of} passes are thrown away",
         "`{optimizer}` steps after {of} backward passes, as if their gradients had been added up,"
