@@ -190,6 +190,12 @@ def block(n, m, *more):
         ),
         ("", "nn.Sequential(nn.Linear(4, 1))\nmodel.append(nn.ReLU())", 10, "-model.append("),
         (IN_FORWARD, "Net()", 13, "+        score = self.out(h)\n"),
+        (
+            BY_BLOCKS,
+            "nn.Sequential(block(4, 8), block(8, 1))",
+            11,
+            "+model = nn.Sequential(block(4, 8), block(8, 1)[:-1])\n",
+        ),
     ],
 )
 def test_a_rectifier_behind_the_last_layer_is_told_there_and_left_out(
@@ -205,15 +211,9 @@ def test_a_rectifier_behind_the_last_layer_is_told_there_and_left_out(
     assert patch in fix.patch and fix.verified
 
 
-@pytest.mark.parametrize(
-    ("model", "made"),
-    [
-        (BY_BLOCKS, "nn.Sequential(block(4, 8), block(8, 1))"),  # ends the hidden layer as well
-        (BY_BLOCKS, "nn.Sequential(block(4, 1), nn.Linear(1, 1, bias=False))"),
-    ],
-)
-def test_a_rectifier_that_a_layer_reads_stays(model, made, tmp_path):
-    (found,) = diagnosed_text(RECTIFIED.format(model=model, made=made), tmp_path).findings
+def test_a_rectifier_that_a_layer_reads_stays(tmp_path):
+    made = "nn.Sequential(block(4, 1), nn.Linear(1, 1, bias=False))"
+    (found,) = diagnosed_text(RECTIFIED.format(model=BY_BLOCKS, made=made), tmp_path).findings
 
     assert (found.evidence["reason"], found.location.line) == ("died", 16)
     assert not any(fix.patch for fix in found.fixes if fix.kind == "graph")

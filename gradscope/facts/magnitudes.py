@@ -201,6 +201,7 @@ class Absence:
     nearer: bool = False  # of two factors, the one nearer to the input
     ends: bool = False  # a rectifier: no parameter is read between its result and the loss
     put_at: Location | None = None  # and where it was put behind the last layer of a Sequential
+    built_at: Location | None = None  # or where a helper was asked to build that
     # The first and the last of the steps of one optimizer, where the steps of others train it.
     among: tuple[int, int] | None = None
     made: Location | None = None

@@ -130,6 +130,7 @@ class LeaveOutRectifier(Request):
     in a Sequential."""
 
     put_at: Location | None = None
+    built_at: Location | None = None  # where a function gives the Sequential that it ends
 
 
 class BoundIndex(Request):

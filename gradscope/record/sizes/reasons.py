@@ -13,7 +13,7 @@ from gradscope.facts import Absence, Call, Location, NoGradient
 from gradscope.ops.traits import Trait, has
 from gradscope.record.definitions import guard_of
 from gradscope.record.journal import to_call
-from gradscope.record.sites import place_of
+from gradscope.record.sites import place_of, resolve
 from gradscope.record.sizes.built import Built, last_layer
 from gradscope.record.sizes.crossings import Crossing, Crossings
 from gradscope.record.sizes.cuts import Cut
@@ -203,6 +203,8 @@ def why_zero(step: int, leaf: int, crossings: Crossings, built: Built) -> tuple[
         if all(_is_last(at, crossings.found) for at in (position, *alike)):
             put_at = last_layer(*site[0]) if site else None
             absence = replace(absence, ends=True, put_at=put_at)
+        elif _is_last(position, crossings.found) and len(site) > 1:
+            absence = replace(absence, ends=True, built_at=resolve(*site[1]))
     return absence, selection
 
 

@@ -243,9 +243,12 @@ def _is_epsilon(culprit: Culprit, node: ast.expr) -> bool:
 
 def left_out(culprit: Culprit, request: ask.LeaveOutRectifier) -> Ways:
     """`return self.out(h)` for `return F.relu(self.out(h))`, or a Sequential without its last
-    layer."""
+    layer: `make_layers(sizes)[:-1]` where a function builds others too."""
     made, edit = culprit.call, None
-    if request.put_at is not None:
+    built = culprit.at(request.built_at)
+    if isinstance(built, ast.Call):
+        edit = culprit.source.replaced(built, f"{culprit.source.of(built)}[:-1]")
+    elif request.put_at is not None:
         edit = next(without_last(culprit.source, culprit.at(request.put_at)), None)
     elif made is not None:
         module = layer(culprit, made, "torch.nn.ReLU")

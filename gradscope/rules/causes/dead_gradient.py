@@ -246,7 +246,7 @@ class DeadGradient(Rule):
             "nn.LeakyReLU() for nn.ReLU()",
         )
         if where.call is not None and where.call.op == "relu" and where.ends:
-            instead = ask.LeaveOutRectifier(where.put_at)
+            instead = ask.LeaveOutRectifier(where.put_at, where.built_at)
         return self.found(
             f"every gradient is exactly 0 from step {since} on, at a loss of"
             f" {number(last.loss or 0.0)}: {phrases.listed(names)}",
@@ -347,7 +347,7 @@ def _trouble(absence: Absence) -> Trouble:
 def _told_at(group: Sequence[Absence]) -> tuple[Location | None, str, tuple[Related, ...]]:
     """The place that is told, what is said of it, and others to point at."""
     absence = group[0]
-    at, put_at = absence.location or absence.made, absence.put_at
+    at, put_at = absence.location or absence.made, absence.put_at or absence.built_at
     label, use = WORDS[absence.reason].label, "runs without a graph"
     if put_at is not None and at is not None and (put_at.file, put_at.line) != (at.file, at.line):
         return put_at, "puts a rectifier behind the last layer", places(("call", at, label))
@@ -385,8 +385,8 @@ def _fix(absence: Absence) -> Asked:
             return ask.TakeSigmoid(op.removeprefix("_"))
         case NoGradient.SATURATED if has(op, Trait.SOFTMAX):
             return Fix("stable-op", "keep the scores of the softmax closer together", "unsafe")
-        case NoGradient.DEAD_RELU if op == "relu" and absence.put_at is not None:
-            return ask.LeaveOutRectifier(absence.put_at)
+        case NoGradient.DEAD_RELU if op == "relu" and (absence.put_at or absence.built_at):
+            return ask.LeaveOutRectifier(absence.put_at, absence.built_at)
         case NoGradient.DEAD_RELU | NoGradient.SATURATED:
             title = "bring the inputs back to where the slope is not 0"
             code = "a smaller learning rate or initialisation; or nn.LeakyReLU, which is never flat"
