@@ -142,7 +142,7 @@ def dim_of(node: Any) -> int:
 
 def dimension(kept: int, count: int) -> int:
     """One of `count` dimensions, as a node keeps it: without its sign."""
-    return (kept - 2**64 if kept >= 2**63 else kept) % count
+    return (kept - 2**64 if kept >= 2**63 else kept) % max(count, 1)  # a number has none
 
 
 def roles(node: Any) -> Iterator[str]:

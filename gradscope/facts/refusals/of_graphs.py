@@ -21,6 +21,17 @@ class Write:
     lasts: bool = False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComputedAgain(Refusal):
+    """What `checkpoint` was called for at `location` has computed other tensors when it ran again
+    in backward: the first one had the shape `before`, and then `after`. None where their number
+    differs."""
+
+    location: Location | None = None
+    before: tuple[int, ...] | None = None
+    after: tuple[int, ...] | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Carried:
     """A value with a graph that the program still held when the backward called at `backward` was
@@ -193,4 +204,5 @@ OfGraph = (
     | NotUsed
     | ComplexLoss
     | SavedNoTensor
+    | ComputedAgain
 )

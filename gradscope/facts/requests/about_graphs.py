@@ -59,6 +59,12 @@ class Allow(Request):
     """What autograd allows, in the place of what it refused."""
 
 
+class RunOnce(Allow):
+    """Call what is checkpointed at a place as it is, without computing it again in backward."""
+
+    place: Location
+
+
 class OutOfPlace(Allow):
     """Compute a new tensor at `place`, where one is changed; by a layer of the class `module`."""
 

@@ -13,6 +13,7 @@ from numbers import Real
 from typing import Any
 
 import torch
+from torch.utils.checkpoint import CheckpointError
 
 from gradscope.facts import Location, NoGradient, refusals
 from gradscope.record import graph
@@ -29,6 +30,7 @@ from gradscope.record.events.provenance import storage_key
 from gradscope.record.graph import consumers, leaf_ids, up, withheld
 from gradscope.record.held import alive, variables
 from gradscope.record.refusals import no_leaf, passed_over, several, steps
+from gradscope.record.refusals.checkpoints import computed_again
 from gradscope.record.refusals.exceptions import (
     Raised,
     chain,
@@ -57,6 +59,8 @@ def refusal_of(
         check = next((ask for text, ask in _CHECKS if text in str(one)), None)
         if check is not None and isinstance(one, _KINDS):
             return check(_Inquiry(context, notes), Raised.by(one, flow, context.step))
+        if isinstance(one, CheckpointError):
+            return computed_again(one, context, Raised.by(one, flow, context.step))
         if isinstance(one, AttributeError) and one.name == "backward":
             raised = Raised.by(one, flow, context.step)
             return _Inquiry(context, notes).of_number(one.obj, raised)

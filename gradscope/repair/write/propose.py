@@ -137,6 +137,7 @@ BY_FIELDS: Mapping[type[ask.Request], Callable[[Culprit, Any], Ways]] = {
     ask.Rewrite: backward.corrected,
     ask.Exchange: backward.exchanged,
     ask.OutOfPlace: refused.out_of_place,
+    ask.RunOnce: refused.run_once,
     ask.CopyWhenSaved: refused.copied,
     ask.DetachCarried: graphs.let_go,
     ask.DetachUse: graphs.detached,

@@ -45,6 +45,20 @@ def out_of_place(culprit: Culprit, request: ask.OutOfPlace) -> Ways:
         yield before(source, statement_at(source, place), f"{name} = {name}.clone()")
 
 
+def run_once(culprit: Culprit, request: ask.RunOnce) -> Ways:
+    """`layer(x)` for `checkpoint(layer, x, use_reentrant=False)`."""
+    source, call = culprit.source, culprit.at(request.place)
+    if isinstance(call, ast.Call) and call.args:
+        given = [source.of(one) for one in call.args[1:]]
+        own = ("use_reentrant", "preserve_rng_state", "context_fn", "determinism_check", "debug")
+        named = (key for key in call.keywords if key.arg not in (*own, "early_stop"))
+        given += [
+            f"{key.arg}={source.of(key.value)}" if key.arg else f"**{source.of(key.value)}"
+            for key in named
+        ]
+        yield [culprit.replace(call, f"{culprit.text(call.args[0])}({', '.join(given)})")]
+
+
 def in_place(culprit: Culprit) -> Ways:
     """`w -= 0.1 * w.grad` for `w = w - 0.1 * w.grad`, and for those below it, in
     `with torch.no_grad():`, where they do not stand in one."""

@@ -76,6 +76,8 @@ def requests(refusal: refusals.Refusal) -> Iterator[Fix | ask.Request]:
                 yield ask.BoundBase()
             else:
                 yield Fix("clamp-domain", _KEPT_REAL, "unsafe")
+        case refusals.ComputedAgain(location=place) if place is not None:
+            yield ask.RunOnce(place)
         case refusals.UnscaledTwice():
             yield ask.UnscaleBeforeStep()
         case refusals.ViewWritten(name=name, raised_at=place):

@@ -229,6 +229,7 @@ _WORDS: Mapping[type[ask.Request], _Words] = {
         "out = x.view_as(x)\nout.register_hook(self.backward)\nreturn out",
     ),
     # What autograd does not refuse
+    ask.RunOnce: _graph("run it once, and keep what backward needs: without `checkpoint`"),
     ask.OutOfPlace: _graph("compute a new tensor, and leave the old one as it is"),
     ask.DetachCarried: _graph("detach `{0.carried.name}` once backward has run"),
     ask.DetachUse: _graph("detach `{0.name}` where the loss that is not to train it reads it"),

@@ -204,6 +204,20 @@ def _view(one: refusals.ViewWritten) -> Words:
     )
 
 
+def _computed_again(one: refusals.ComputedAgain) -> Words:
+    shapes = f"of shape {list(one.before or ())} and then {list(one.after or ())}"
+    return Words(
+        "what is checkpointed has computed other tensors when it ran again in backward",
+        "`checkpoint` keeps what goes in, and runs the forward a second time in backward, which has"
+        " to compute the same. It changes something that it reads: a cache that it fills, a list, a"
+        " counter, a flag; or the program has changed something since, such as a module's mode.",
+        "runs again in backward",
+        one.location,
+        evidence={"reason": "computed-again"},
+        numbers=(f"the first tensor that differs was {shapes}",) if one.before else (),
+    )
+
+
 def _not_scalar(one: refusals.NotScalar) -> Words:
     name, shape = named(one.name, "what is differentiated"), list(one.shape)
     op = phrases.spelled(_op(one.made))
@@ -301,6 +315,7 @@ _WORDS: Mapping[type[refusals.Refusal], Callable[[Any], Words]] = {
     refusals.WithoutGraph: _without_graph,
     refusals.ViewWritten: _view,
     refusals.NotScalar: _not_scalar,
+    refusals.ComputedAgain: _computed_again,
     refusals.NotUsed: _not_used,
     refusals.ComplexLoss: _complex,
     refusals.SavedNoTensor: _saved_no_tensor,
