@@ -120,12 +120,12 @@ class Comparison:
 class FunctionCheck:
     """A custom autograd.Function's backward against the derivative of its forward, for one input.
 
-    `verdict`: right, wrong, intended (a straight-through estimator, a gradient reversal, or said
-    so by the author: `reason`) or unknown (`reason` says why). `bad` of the gradient's `numel`
-    elements are wrong. `factor_name` is what the relation's factor, or one over it, is; `rewrite`
-    is a template for the repair, as in `Rewrite`, and `slips` are what else would repair it. The
-    Function was called at `call`, its forward ends at `forward`, and `location` is the expression
-    in backward that computed the gradient, by the aten op `op`.
+    `verdict`: right, wrong, raises (before it returns anything), intended (a straight-through
+    estimator, a gradient reversal, or said so by the author: `reason`) or unknown (`reason` says
+    why). `bad` of the gradient's `numel` elements are wrong. `factor_name` is what the relation's
+    factor, or one over it, is; `rewrite` is a template for the repair, as in `Rewrite`, and `slips`
+    are what else would repair it. The Function was called at `call`, its forward ends at `forward`,
+    and `location` is the expression in backward that computed the gradient, by the aten op `op`.
     """
 
     name: str

@@ -29,6 +29,7 @@ from gradscope.record.probes.derivative import (
     right_gradients,
 )
 from gradscope.record.probes.purpose import is_identity, rounds
+from gradscope.record.probes.raising import Raises, first_backward
 from gradscope.record.probes.relations import Evidence, condition, relate, wrong_at
 from gradscope.record.probes.shapes import exchanged, reshaped
 from gradscope.record.probes.slips import slips
@@ -46,6 +47,7 @@ def examined(
     verdict unknown."""
     calls = Calls(cls, args, kwargs, apply, DTYPES[0])
     why, stands = "", False
+    raised: Raises | None = None
     for calls.dtype in DTYPES:
         try:
             for found in _checks(Sample(calls)):
@@ -68,7 +70,13 @@ def examined(
             if isinstance(fault, NoVerdict):
                 why = str(fault)
                 break
+            raised = fault if isinstance(fault, Raises) else None
+            fault = raised.fault if raised is not None else fault
             why = f"{type(fault).__name__}: {fault}"
+    ended = _unrunnable(raised) if raised is not None else None
+    if ended is not None:
+        yield (ended,)
+        return
     compared = Comparison("", calls.made)
     yield (FunctionCheck(function_name(cls), "unknown", reason=why, compared=compared),)
 
@@ -122,9 +130,20 @@ def _checked(
     return replace(check, compared=compared)
 
 
+def _unrunnable(raised: Raises) -> FunctionCheck | None:
+    """A backward that does not come to its end."""
+    sample, place = raised.sample, raised.location
+    if place is None:
+        return None
+    truth, bad = by_autograd(sample), sample.input(0).numel()
+    relation = Relation(("raises",))
+    check = _checked(sample, 0, "raises", relation=relation, bad=bad, location=place)
+    return replace(check, slips=raised.slips(truth)) if truth is not None else check
+
+
 def _checks(sample: Sample) -> Iterator[tuple[FunctionCheck, ...]]:
     calls, places = sample.calls, range(len(sample.point))
-    first = calls.backward(sample.base, sample.cotangents[0])
+    first = first_backward(sample)
     misshapen = [place for place in places if not sample.fits(place, first[place])]
     if misshapen:
         yield tuple(_misshapen(sample, first, misshapen))

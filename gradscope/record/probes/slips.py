@@ -75,6 +75,8 @@ class _Trial:
         self._seen: dict[int, Tensor | slice] = {
             p: some(one) for p, one in off.items() if p == place or not bool(one.any())
         }
+        if not fitting:  # it raises: all of them are to be right
+            self._seen = dict.fromkeys(range(len(returned)), slice(None))
         self._is_misshapen = place not in fitting
         if self._is_misshapen:
             self._seen[place] = slice(None)

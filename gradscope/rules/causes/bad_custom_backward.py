@@ -71,12 +71,12 @@ class BadCustomBackward(Rule):
             # One slip that spoils the gradients of several inputs is one mistake.
             spoilt = check.slips or check.position
             key = (check.name, check.verdict, spoilt, check.location)
-            if check.verdict not in ("wrong", "intended") or key in seen:
+            if not _is_told(check, trace) or key in seen:
                 continue
             if "swapped" in check.relation.kinds and (check.name, "swapped") in seen:
                 continue
             seen |= {key, (check.name, check.relation.last)}
-            is_wrong = check.verdict == "wrong"
+            is_wrong = check.verdict != "intended"
             partner = _partner(check, trace.functions)
             yield self._about(check, caused if is_wrong else (), partner)
             if is_wrong:
@@ -85,7 +85,8 @@ class BadCustomBackward(Rule):
     def _about(
         self, check: FunctionCheck, caused: tuple[Root, ...], other: FunctionCheck | None
     ) -> Finding:
-        is_wrong = check.verdict == "wrong"
+        is_wrong = check.verdict != "intended"
+        spoilt = (check.symptom,) if check.verdict == "wrong" else ()
         later = tuple(symptom for root in caused for symptom in root.symptoms)
         exchanged = (other.symptom,) if other is not None else ()  # it has no finding of its own
         aftermath = ""
@@ -105,10 +106,18 @@ class BadCustomBackward(Rule):
             related=places(("use", check.forward, "forward"), ("call", check.call, "called here")),
             evidence=_evidence(check, other),
             numbers=tuple(words.numbers(check)),
-            symptoms=(check.symptom, *exchanged, *later) if is_wrong else (),
+            symptoms=(*spoilt, *exchanged, *later),
             chain=caused[0].chain if caused else (),
             fixes=(_fix(check, other),) if is_wrong else (),
         )
+
+
+def _is_told(check: FunctionCheck, trace: Trace) -> bool:
+    """One that raises, where it has ended the program: it may need what only that gives it."""
+    if check.verdict == "raises":
+        at, ending = check.location, trace.ending.location
+        return at is not None and ending is not None and str(at) == str(ending)
+    return check.verdict in ("wrong", "intended")
 
 
 def _caused(functions: tuple[FunctionCheck, ...], roots: tuple[Root, ...]) -> tuple[Root, ...]:
@@ -152,7 +161,7 @@ def _evidence(check: FunctionCheck, other: FunctionCheck | None) -> dict[str, ob
         "bad": check.bad,
         "numel": check.numel,
         "calls": compared.calls,
-        "rewrite": check.rewrite if check.verdict == "wrong" else None,
+        "rewrite": check.rewrite if check.verdict != "intended" else None,
         "reason": check.reason or None,
         "swap": other.position if other is not None else None,
     }

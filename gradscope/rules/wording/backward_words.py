@@ -9,6 +9,7 @@ from gradscope.rules.wording.phrases import number, of_total, place
 # For each relation a few words for under the carets, and the end of a sentence that begins with
 # "What it returns". {told} is the detail, {factor} the factor in words.
 _WORDS = {
+    "raises": ("does not fit", ""),
     "none": ("None", "is None, and the input needs a gradient"),
     "count": ("{told} gradients", "is missing"),
     "shape": ("{shape}", "has the wrong shape"),
@@ -62,6 +63,8 @@ def headline(check: FunctionCheck) -> str:
         why = "as its author says" if check.reason else _purpose(check)[0]
         return f"{name} differs from the derivative of its forward, {why}"
     match check.relation.kinds:
+        case ("raises",):
+            return f"{name} does not come to its end: an op refuses what it is given"
         case ("count",):
             return f"{name} returns {detail_in_words(check)} gradients"
         case ("none",):
@@ -85,6 +88,11 @@ def mechanism(check: FunctionCheck) -> str:
     if check.verdict == "intended":
         return _intention(check)
     given, last = _given(check), check.relation.last
+    if last == "raises":
+        written = (
+            f" With {_written(check)} it runs, and every gradient is right." if check.slips else ""
+        )
+        return f"It was called with gradients of the shapes that its forward gave.{written}"
     *flaws, final = (_words(kind)[1].format_map(given) for kind in check.relation.kinds)
     listed = f"{', '.join(flaws)} and {final}" if flaws else final
     text = f"What it returns for `{check.input}` {listed}."
