@@ -73,7 +73,8 @@ class Relation:
     """How a gradient relates to the right one. `kinds`, the outermost first:
 
     - none (None was returned), count, shape, unsummed, non-finite, nondeterministic
-    - surrogate (the forward is locally constant), identity (it passes its input on), bounded
+    - surrogate (the forward is locally constant), identity (it passes its input on), bounded,
+      rounded (what the forward has made few values of is taken for the input)
     - ignored (grad_output), number (of grad_output only one number is used), zero, sign, factor,
       mean, transposed, swapped, extra, missing (a factor), saved (the wrong tensor)
     - approximate, some (elements), unknown

@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import field
 from types import SimpleNamespace
 from typing import Any
@@ -139,14 +140,17 @@ class Calls:
         own = self.cls.backward is not torch.autograd.Function.backward
         return self.cls.backward if own else self.cls.vjp  # type: ignore[no-any-return]
 
-    def taped(self, point: Point, made: Made) -> Callable[[Tensor], list[Tensor]] | None:
-        """Autograd's own gradient of the same forward, run without the Function around it. None
-        where forward cannot be run so. What leaves autograd in it (detach, numpy) makes the
-        gradient wrong: it is to be compared with differences before it is believed."""
+    def taped(
+        self, point: Point, made: Made, within: AbstractContextManager[object] | None = None
+    ) -> Callable[..., list[Tensor]] | None:
+        """Autograd's own gradient of the same forward, run without the Function around it, and
+        `within` a context: of the inputs, or of other tensors that forward has made. None where
+        forward cannot be run so. What leaves autograd in it (detach, numpy) makes the gradient
+        wrong: it is to be compared with differences before it is believed."""
         self._begin_forward()
         leaves = [tensor.detach().requires_grad_() for tensor in point]
         try:
-            with torch.enable_grad():
+            with torch.enable_grad(), within or nullcontext():
                 context = () if self._fills_context_apart else (self._scratch(),)
                 result = self.cls.forward(*context, *self._arguments(leaves), **self.kwargs)
         except Exception:
@@ -157,7 +161,7 @@ class Calls:
         if [_size(out) if isinstance(out, Tensor) else None for out in outputs] != sizes:
             return None
 
-        def gradient(cotangent: Tensor) -> list[Tensor]:
+        def gradient(cotangent: Tensor, of: Sequence[Tensor] = leaves) -> list[Tensor]:
             with torch.enable_grad():
                 # As one number: given grad_outputs, torch.autograd imports sympy for a second.
                 terms = [
@@ -168,10 +172,10 @@ class Calls:
                     if part.requires_grad
                 ]
                 if not terms:
-                    return [torch.zeros_like(leaf) for leaf in leaves]
+                    return [torch.zeros_like(leaf) for leaf in of]
                 total = torch.stack(terms).sum()
-            found = torch.autograd.grad(total, leaves, retain_graph=True, allow_unused=True)
-            pairs = zip(leaves, found, strict=True)
+            found = torch.autograd.grad(total, of, retain_graph=True, allow_unused=True)
+            pairs = zip(of, found, strict=True)
             return [torch.zeros_like(leaf) if grad is None else grad for leaf, grad in pairs]
 
         return gradient

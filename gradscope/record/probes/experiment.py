@@ -28,7 +28,7 @@ from gradscope.record.probes.derivative import (
     by_autograd,
     right_gradients,
 )
-from gradscope.record.probes.purpose import is_identity, rounds
+from gradscope.record.probes.purpose import is_identity, passes_through, rounds
 from gradscope.record.probes.raising import Raises, first_backward
 from gradscope.record.probes.relations import Evidence, condition, relate, wrong_at
 from gradscope.record.probes.shapes import exchanged, reshaped
@@ -178,14 +178,17 @@ def _checks(sample: Sample) -> Iterator[tuple[FunctionCheck, ...]]:
             return
     swapped = _swapped(wrong, got, truth)
     identity = is_identity(sample)
-    meant = identity or any(
+    through = [place for place in wrong if passes_through(sample, place, evidence[place])]
+    meant = identity or bool(through)
+    meant = meant or any(
         evidence[place].is_flat or rounds(sample, place, evidence[place]) for place in wrong
     )
     found = {place: _checked(sample, place, "right") for place in places}
     for place in wrong:
         relation = _relation(watched, place, evidence[place], truth, swapped.get(place))
-        if identity:
-            relation = replace(relation, kinds=("identity", *relation.kinds))
+        purpose = "identity" if identity else "rounded" if place in through else ""
+        if purpose:
+            relation = replace(relation, kinds=(purpose, *relation.kinds))
         found[place] = _wrong(watched, place, evidence[place], truth, relation, meant)
     yield tuple(found.values())
     for place in wrong:

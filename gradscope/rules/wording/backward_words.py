@@ -35,6 +35,7 @@ _WORDS = {
     "approximate": ("off by less than 1 %", "is off by less than 1 %"),
     "some": ("wrong {where}", "is right at some elements only{where_else}"),
     "identity": ("the forward passes its input on", ""),
+    "rounded": ("the forward rounds it", ""),
     "surrogate": ("the forward does not change with it", ""),
     "bounded": ("kept within {told}", ""),
 }
@@ -46,6 +47,11 @@ _ON_PURPOSE = {
         "which passes its input on",
         "A forward that passes its input on is there for its backward: gradient reversal, scaling,"
         " clipping.",
+    ),
+    "rounded": (
+        "which rounds an input to few values",
+        "It takes what was rounded for the input itself, as a straight-through estimator does: how"
+        " the rounding, and its scale, change with the input is left out.",
     ),
     "bounded": ("whose slope it bounds", "Its slope is right up to {told} and held there beyond."),
     "surrogate": (
