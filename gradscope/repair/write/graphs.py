@@ -115,8 +115,11 @@ def _reads(culprit: Culprit, call: Call, name: str) -> Sequence[ast.expr]:
 
 
 def detached_where_read(culprit: Culprit, request: ask.DetachRead) -> Iterator[Edits]:
-    """`0.9 * before.detach()`: the operand of the call that is a tensor, as a trial tells."""
+    """`0.9 * before.detach()`: the operand of the call that is a tensor, as a trial tells; and
+    `cache[:n].detach()`."""
     node = culprit.at(request.call.location)
+    if isinstance(node, ast.Subscript):
+        yield [culprit.source.replaced(node, f"{culprit.source.of(node)}.detach()")]
     for one in spelled(culprit.source, node).positional:
         if isinstance(one, Holder):
             yield [culprit.source.replaced(one, f"{culprit.source.of(one)}.detach()")]

@@ -193,14 +193,16 @@ def _shared(shared: refusals.Shared, refusal: refusals.Refusal) -> Iterator[ask.
             yield ask.DetachRead(shared.used)
         for one in shared.carried:
             yield ask.DetachCarried(one, emptied=one.parts == "list" and one.kept)
+        if shared.used is not None:  # what is not there after the first steps
+            yield ask.DetachRead(shared.used)
         return
     if is_once(shared, raised_at) and raised_at is not None:
         anew = ask.ComputeAnew(shared.calls, raised_at, shared.once)
         if shared.anew and shared.made is not None:  # what it learnt from both would cancel out
             yield ask.DetachMade(shared.made)
         detached = map(ask.DetachCarried, shared.carried if shared.used is not None else ())
-        if shared.trained:  # what is trained goes on being so
-            yield anew
+        if shared.trained:  # what is trained goes on being so, where it can
+            yield from (anew, ask.DetachRead(shared.used)) if shared.used is not None else (anew,)
             return
         yield from (*detached, anew) if shared.updates else (anew, *detached)
         yield ask.KeepGraph(raised_at)
