@@ -184,3 +184,17 @@ fit(student, torch.no_grad()(teacher), 8)
 
 def test_a_teacher_whose_training_is_over_may_stay_in_eval_mode(tmp_path):
     assert diagnosed_text(TEACHER, tmp_path).findings == ()
+
+
+def test_the_mode_was_set_before_the_passes_and_not_by_the_evaluation_at_the_end(
+    tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    text = noted(EVALUATED).replace(
+        "        x = ", "        if not batch:\n            score()\n        x = "
+    )
+
+    (kept,) = diagnosed_text(text, tmp_path, verify=True).findings
+
+    assert (kept.rule, kept.fixes[0].verified) == ("GS410", True)
+    assert "        net.train()\n        loss = " in patched(kept.fixes[0].patch, tmp_path)

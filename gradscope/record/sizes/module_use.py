@@ -37,6 +37,7 @@ class _Model:
         self.trains = self.evals = self.last = 0
         self.ran_after: list[int] = []  # passes before it ran without gradients in train mode
         self.ran_at: Site = ()
+        self.set_at: Site = ()  # where its mode was set before the last pass in eval mode
 
     @property
     def is_untouched(self) -> bool:
@@ -127,8 +128,11 @@ class TrainingModes:
         for key, module in self._context.names.running.items():
             if key not in self._models:
                 self._models[key] = _Model(module)
-            if self._models[key].parts:
-                self._models[key].note_pass(self._context.step, self._in_eval)
+            model = self._models[key]
+            if model.parts:
+                model.note_pass(self._context.step, self._in_eval)
+            if model.evals:
+                model.set_at = self._set.get(module, ((), 0))[0]
         self._in_eval.clear()
 
     def note_coasted(self, passes: int) -> None:
@@ -152,7 +156,7 @@ class TrainingModes:
             called, runs = self._called.get(model.module, ()), len(model.ran_after)
             kept: list[tuple[str, int, Site]] = []
             if model.evals >= _FEWEST:
-                kept.append(("eval", model.evals, self._set.get(model.module, ((), 0))[0]))
+                kept.append(("eval", model.evals, model.set_at))
             if 0 < runs <= passes * _RARE and model.trains:
                 kept.append(("train", runs, model.ran_at))
             for mode, times, site in kept:
