@@ -125,7 +125,7 @@ class FunctionChecks:
                 why_not = (
                     fault if isinstance(fault, NoVerdict) else f"{type(fault).__name__}: {fault}"
                 )
-                yield (), "", f"{why}, and {why_not}"
+                yield (), "", f"{why}, and {why_not}" if why else f"{why_not}"
 
         checks: tuple[FunctionCheck, ...] = ()
         beyond = ""
