@@ -2,7 +2,7 @@
 
 import sys
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from types import CodeType, FrameType
 from typing import Any
 
@@ -53,6 +53,20 @@ class Owner:
         """Whether the layer is one of several in a ModuleList or ModuleDict."""
         holders = (torch.nn.ModuleList, torch.nn.ModuleDict, torch.nn.ParameterList)
         return any(isinstance(module, holders) for _, module in self.path[:-1])
+
+    def ends_stack(self, missing: Set[int]) -> bool:
+        """Whether it is a part of the last of several modules in a list, and that part of the one
+        before is none of the `missing` parameters, by id: a last layer makes for a next one, as
+        the others do, what nobody reads."""
+        for at, (_, module) in enumerate(self.path[:-2]):
+            if not isinstance(module, torch.nn.ModuleList) or len(module) < 2:
+                continue
+            if self.path[at + 1][1] is module[-1]:
+                parts = dict(module[-2].named_modules())
+                before = parts.get(".".join(name for name, _ in self.path[at + 2 :]))
+                held = list(before.parameters()) if before is not None else []
+                return bool(held) and all(id(one) not in missing for one in held)
+        return False
 
 
 class Names:

@@ -308,6 +308,8 @@ class Absences:
             location, related = self.names.made(owner.path)
             absence = replace(absence, location=location, related=related)
         beside = owner.is_listed or absence.siblings
+        if absence.reason is NoGradient.UNREACHED:
+            beside = owner.ends_stack(gone)
         return replace(absence, siblings=beside, packaged=owner.is_packaged)
 
 

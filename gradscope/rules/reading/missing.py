@@ -59,7 +59,7 @@ def is_mild(absence: Absence) -> bool:
         return True  # a last bias, of which no derivative is left
     if absence.packaged:  # the package offers it, and the user has another use for the rest
         return absence.reason in (NoGradient.UNUSED, NoGradient.UNREACHED)
-    return absence.siblings and absence.reason is NoGradient.UNUSED
+    return absence.siblings and absence.reason in (NoGradient.UNUSED, NoGradient.UNREACHED)
 
 
 def _is_zero_for_good(absence: Absence, magnitudes: Magnitudes, limits: Limits) -> bool:
