@@ -82,6 +82,8 @@ def test_an_optimizer_that_climbs_is_turned_around(tmp_path, update, mended):
         "p.data.add_(p.grad, alpha=-self.lr)",
         "grad = -p.grad; p += self.lr * grad",
         "step = -self.lr * p.grad; p += step",
+        "p += -self.lr * 0.5 * p.grad",
+        "p.data.add_(p.grad, alpha=-self.lr * 0.5)",
     ],
 )
 def test_one_that_descends_is_not_accused(tmp_path, update):

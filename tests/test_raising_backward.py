@@ -50,4 +50,8 @@ def test_one_that_nobody_runs_is_not_accused(tmp_path):
     lines = "return grad_output @ w, x.t() @ grad_output"
     text = PROGRAM.format(lines=lines, end="(x.sum() + w.sum()).backward()")
 
-    assert diagnosed_text(text, tmp_path).findings == ()
+    report = diagnosed_text(text, tmp_path)
+
+    assert report.findings == ()
+    (left_out,) = report.not_checked
+    assert left_out.what == "the backward of `Product`" and "RuntimeError" in left_out.why

@@ -74,6 +74,8 @@ def _parameter(
     names = list(inspect.signature(kind).parameters) if type(made) is kind else []
     position = names.index(role) if role in names else None
     if isinstance(constraint, _SYMMETRIC):
+        if value.dim() < 2 or value.shape[-1] != value.shape[-2]:
+            return None  # it was refused for that
         apart = ~torch.isclose(value, value.mT, atol=1e-6)  # as that asks itself
         if not bool(apart.any()):
             return None

@@ -390,9 +390,9 @@ class Observation:
             ending=ending,
             environment=Environment(torch.__version__.split("+")[0], platform.python_version()),
             notes=tuple(self.context.notes),
-            not_checked=tuple(functions.not_checked) if functions is not None else (),
+            not_checked=functions.left_out(ending) if functions is not None else (),
             magnitudes=Magnitudes() if ending.device_assert else self.sizes.facts(),
-            functions=tuple(functions.found) if functions is not None else (),
+            functions=functions.facts(ending) if functions is not None else (),
             elsewhere=tuple(self._elsewhere),
             refusal=self._refusal,
         )

@@ -14,9 +14,9 @@ from gradscope.record.sites import ENGINE, OURS, USER, is_between, kind_of
 _CHECKPOINT = vars(checkpoint)
 _REENTRANT = checkpoint.CheckpointFunction.forward.__code__
 # What gives a module memory in the place of its parameters, for its user to fill.
-_TO_EMPTY = [
-    code for code in torch.nn.Module.to_empty.__code__.co_consts if isinstance(code, CodeType)
-]
+_TO_EMPTY = next(
+    (one for one in torch.nn.Module.to_empty.__code__.co_consts if isinstance(one, CodeType)), None
+)
 
 
 class NodeOps:
@@ -121,7 +121,7 @@ def asked_by_user(frame: FrameType | None) -> bool:
         kind_of(frame.f_code) == OURS or is_between(frame.f_code, frame.f_lasti)
     ):
         frame = frame.f_back
-    return frame is not None and (kind_of(frame.f_code) == USER or frame.f_code in _TO_EMPTY)
+    return frame is not None and (kind_of(frame.f_code) == USER or frame.f_code is _TO_EMPTY)
 
 
 def checkpoint_around(frame: FrameType | None) -> FrameType | None:

@@ -153,7 +153,7 @@ def _additions(text: Source, node: ast.AST) -> Iterator[ast.AugAssign | ast.keyw
             yield node
     if isinstance(node, ast.Call) and called(node) == "add_" and node.args:
         for keyword in node.keywords:
-            is_added = keyword.arg == "alpha" and not _is_negated(keyword.value)
+            is_added = keyword.arg == "alpha" and not _is_negative(keyword.value)
             if is_added and _signs(text, node.args[0], _own(text, node)) == {1}:
                 yield keyword
 
@@ -193,20 +193,24 @@ def _signs(text: Source, node: ast.AST, met: frozenset[str]) -> set[int]:
         made = text.nodes.owner(node).bindings.get(node.id, ())
         given = [part for one in made if (part := _given(one.statement)) is not None]
         return {one for part in given for one in _signs(text, part, met | {node.id})}
-    parts = [*ast.iter_child_nodes(node)]
-    signs = {one for part in parts for one in _signs(text, part, met)}
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub):
         return _signs(text, node.left, met) | {-one for one in _signs(text, node.right, met)}
+    found = [(part, _signs(text, part, met)) for part in ast.iter_child_nodes(node)]
     is_product = isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult | ast.Div)
+    is_turned = isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub)
     if is_product or (isinstance(node, ast.Call) and called(node) in ("mul", "mul_")):
-        is_turned = any(_is_negated(part) and not _signs(text, part, met) for part in parts)
-    else:
-        is_turned = _is_negated(node)
-    return {-one for one in signs} if is_turned else signs
+        is_turned = sum(not signs and _is_negative(part) for part, signs in found) % 2 == 1
+    return {-one if is_turned else one for _, signs in found for one in signs}
 
 
-def _is_negated(node: ast.AST) -> bool:
-    return isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub)
+def _is_negative(node: ast.AST) -> bool:
+    """Whether a minus stands before it: of a product, before an odd number of factors."""
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        return not _is_negative(node.operand)
+    if not isinstance(node, ast.BinOp):
+        return False
+    is_product = isinstance(node.op, ast.Mult | ast.Div)
+    return _is_negative(node.left) != (is_product and _is_negative(node.right))
 
 
 def _given(statement: ast.stmt) -> ast.expr | None:

@@ -270,3 +270,10 @@ class FillParameter(Request):
 
     name: str
     is_vector: bool
+
+    @property
+    def filler(self) -> str:
+        """The function of `nn.init` for it."""
+        if self.name.endswith(".bias"):
+            return "zeros_"
+        return "ones_" if self.is_vector else "xavier_uniform_"

@@ -137,7 +137,8 @@ def _unrunnable(raised: Raises) -> FunctionCheck | None:
         return None
     truth, bad = by_autograd(sample), sample.input(0).numel()
     relation = Relation(("raises",))
-    check = _checked(sample, 0, "raises", relation=relation, bad=bad, location=place)
+    why = f"{type(raised.fault).__name__}: {raised.fault}"
+    check = _checked(sample, 0, "raises", relation=relation, bad=bad, location=place, reason=why)
     return replace(check, slips=raised.slips(truth)) if truth is not None else check
 
 

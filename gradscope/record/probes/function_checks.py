@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from gradscope.facts import FunctionCheck, NotChecked, Symptom
+from gradscope.facts import Ending, FunctionCheck, NotChecked, Symptom
 from gradscope.record.answers import Answers, answers
 from gradscope.record.context import RunContext
 from gradscope.record.forking import FORKS, random_state_kept
@@ -54,6 +54,22 @@ class FunctionChecks:
         """The gradients that were found to be wrong."""
         wrong = (check.symptom for check in self.found if check.verdict == "wrong")
         return tuple(dict.fromkeys(wrong))
+
+    def facts(self, ending: Ending) -> tuple[FunctionCheck, ...]:
+        """A backward that raises is one that has ended the program: elsewhere it may be given what
+        it needs by that alone."""
+        return tuple(
+            one for one in self.found if one.verdict != "raises" or _has_ended(one, ending)
+        )
+
+    def left_out(self, ending: Ending) -> tuple[NotChecked, ...]:
+        raising = (one for one in self.found if one.verdict == "raises")
+        unknown = (
+            NotChecked(f"the backward of `{one.name}`", one.reason)
+            for one in raising
+            if not _has_ended(one, ending)
+        )
+        return tuple(dict.fromkeys((*self.not_checked, *unknown)))
 
     def before(
         self,
@@ -156,6 +172,11 @@ class FunctionChecks:
 
 
 hide_from_dynamo(FunctionChecks.before)
+
+
+def _has_ended(check: FunctionCheck, ending: Ending) -> bool:
+    at, place = check.location, ending.location
+    return at is not None and place is not None and str(at) == str(place)
 
 
 def _is_checked(cls: Any, args: tuple[Any, ...]) -> bool:

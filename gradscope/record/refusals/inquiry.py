@@ -135,7 +135,7 @@ class _Inquiry:
                     **raised.at,
                     saved=self.context.call(node),
                     role="result",
-                    shape=tuple(node._input_metadata[0].shape),  # of the whole
+                    shape=graph.shape_of(node),  # of the whole
                     writes=tuple(dict.fromkeys(as_write(one, lasts=False) for one in later)),
                     above=self._sharing.calls(up({node}, raised.nodes)),
                 )

@@ -102,13 +102,12 @@ def filled_too(culprit: Culprit, request: ask.FillParameter) -> Iterator[Sequenc
     """`nn.init.zeros_(self.gate.bias)` below `nn.init.normal_(self.gate.weight)`."""
     path, _, own = request.name.rpartition(".")
     layer, source = path.rpartition(".")[2], culprit.source
-    filler = "zeros_" if own == "bias" else "ones_" if request.is_vector else "xavier_uniform_"
     for call in source.nodes.every(ast.Call):
         held = call.args[0] if call.args else None
         if not culprit.dotted(call).startswith("torch.nn.init."):
             continue
         if isinstance(held, ast.Attribute) and last_name(held.value) == layer:
-            line = by_init(culprit, f"{filler}({{0}})", f"{source.of(held.value)}.{own}")
+            line = by_init(culprit, f"{request.filler}({{0}})", f"{source.of(held.value)}.{own}")
             yield after(source, source.nodes.statement(call), line) if line else ()
 
 

@@ -71,7 +71,7 @@ class BadCustomBackward(Rule):
             # One slip that spoils the gradients of several inputs is one mistake.
             spoilt = check.slips or check.position
             key = (check.name, check.verdict, spoilt, check.location)
-            if not _is_told(check, trace) or key in seen:
+            if check.verdict not in ("wrong", "raises", "intended") or key in seen:
                 continue
             if "swapped" in check.relation.kinds and (check.name, "swapped") in seen:
                 continue
@@ -110,14 +110,6 @@ class BadCustomBackward(Rule):
             chain=caused[0].chain if caused else (),
             fixes=(_fix(check, other),) if is_wrong else (),
         )
-
-
-def _is_told(check: FunctionCheck, trace: Trace) -> bool:
-    """One that raises, where it has ended the program: it may need what only that gives it."""
-    if check.verdict == "raises":
-        at, ending = check.location, trace.ending.location
-        return at is not None and ending is not None and str(at) == str(ending)
-    return check.verdict in ("wrong", "intended")
 
 
 def _caused(functions: tuple[FunctionCheck, ...], roots: tuple[Root, ...]) -> tuple[Root, ...]:

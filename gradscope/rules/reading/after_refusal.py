@@ -187,13 +187,14 @@ def _shared(shared: refusals.Shared, refusal: refusals.Refusal) -> Iterator[ask.
         if shared.made is not None and has(shared.made.op, Trait.CLAMPS):
             yield ask.ProjectLeaf(shared.made)
         # One of several under a key is read by one line as the others are.
-        if shared.used is not None and any(one.name.endswith("]") for one in shared.carried):
+        is_keyed = any(one.name.endswith("]") for one in shared.carried)
+        if shared.used is not None and is_keyed:
             if shared.made is not None and shared.made.view:  # a part, which is taken to be kept
                 yield ask.DetachMade(shared.made)
             yield ask.DetachRead(shared.used)
         for one in shared.carried:
             yield ask.DetachCarried(one, emptied=one.parts == "list" and one.kept)
-        if shared.used is not None:  # what is not there after the first steps
+        if shared.used is not None and not is_keyed:  # what is not there after the first steps
             yield ask.DetachRead(shared.used)
         return
     if is_once(shared, raised_at) and raised_at is not None:

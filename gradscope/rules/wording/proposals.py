@@ -80,11 +80,10 @@ def _of_fields(request: ask.Request) -> _Words | None:
         case ask.FillMemory(op):
             code = f"torch.{op.replace('empty', 'zeros')}(...)"
             return "init", "allocate memory that is filled with 0", code
-        case ask.FillParameter(name, is_vector):
+        case ask.FillParameter(name=name):
             owner, _, own = name.rpartition(".")
-            filler = "zeros_" if own == "bias" else "ones_" if is_vector else "xavier_uniform_"
             title = f"fill `{name}` too, where `{owner}` is initialised"
-            return "init", title, f"torch.nn.init.{filler}(module.{own})"
+            return "init", title, f"torch.nn.init.{request.filler}(module.{own})"
         case ask.AddBehind(made):
             op = spelled(made.op)
             return "epsilon", BEHIND.format(op=op), f"{op}(x) + 1e-6"
