@@ -777,6 +777,28 @@ def test_what_a_mean_takes_in_of_a_mask_counts_as_0(tmp_path, loss, fixed):
         assert fix.verified and fix.code == f"loss = {fixed}"
 
 
+ANGLES = """\
+import torch
+
+torch.manual_seed(0)
+net = torch.nn.Linear(8, 4)
+rows = torch.nn.functional.normalize(net(torch.randn(16, 8)), dim=1)
+cosine = rows @ rows.T
+cosine = cosine + torch.eye(16) * (1 - cosine.detach())
+cosine = cosine + 1e-6 * torch.eye(16)[3] * torch.eye(16)  # one of 16 that are as near to the end
+(torch.acos(cosine) * (torch.eye(16) + 0.1)).mean().backward()
+"""
+
+
+def test_a_bound_where_the_value_comes_to_a_limit_decides_nothing(tmp_path):
+    program = tmp_path / "angles.py"
+    program.write_text(ANGLES)
+
+    fix = diagnosed_file(program, verify=True).findings[0].fixes[0]
+
+    assert fix.verified and ".clamp(" in fix.code
+
+
 def test_a_count_that_is_divided_by_is_at_least_one(tmp_path):
     program = tmp_path / "masked_mean.py"
     program.write_text(

@@ -47,3 +47,10 @@ def breaks_at_operands(op: str) -> bool:
     if has(op, Trait.GROWS_SLOWLY):
         own = [edge for edge in own if edge.nature in (Nature.POLE, Nature.DOMAIN)]
     return bool(own)
+
+
+def has_limit(op: str) -> bool:
+    """Whether an op's value is finite where its slope is not, at the end of its domain."""
+    fact = lookup(op)
+    natures = {edge.nature for edge in fact.edges} if fact is not None else set()
+    return Nature.INFINITE_SLOPE in natures and Nature.POLE not in natures

@@ -25,6 +25,7 @@ from gradscope.facts import (
 from gradscope.facts import requests as ask
 from gradscope.facts.verdicts import CannotRun, ValuesMove
 from gradscope.ops.dtypes import HALF
+from gradscope.ops.table import has_limit
 from gradscope.ops.traits import Trait, has
 from gradscope.programs import ChildFault, NoAnswer
 from gradscope.repair import worth
@@ -83,6 +84,14 @@ def _is_at_pole(event: Event) -> bool:
     """Whether what is not 0 was divided by 0."""
     gives = event.output.at if event.output is not None else None
     return has(event.op, Trait.DIVIDES) and gives is not None and math.isinf(gives)
+
+
+def _decided_share(event: Event | None) -> float:
+    """Of the elements, those of which a number may decide the value: the ones that broke. An op
+    that is finite up to the end of its domain, as `acos` is, comes to the same value with any."""
+    if event is None or not event.numel or has_limit(event.op):
+        return 1.0
+    return event.bad / event.numel
 
 
 def _births(*findings: Finding) -> Iterator[Event]:
@@ -215,7 +224,7 @@ class Bench:
                     found = self._apart_from_rounding(one, found, step)
                 if exact is None and varied is not None and isinstance(found, Verified):
                     other = varied(step + 1, Purpose.FIX)
-                    share = first.bad / first.numel if first is not None and first.numel else 1.0
+                    share = _decided_share(first)
                     found = worth.undecided(found, trace, other, step, share, one.kinds)
                 is_known = exact is not None and worth.shows_gradients(exact, step)
                 if not same and not is_known and isinstance(found, Verified):
