@@ -303,7 +303,7 @@ def _wider_half(edge: Edge | None, event: Event, *_: object) -> Fixes:
 # are, then what moves them. A mask has told that the result does not count; a logarithm near 0 and
 # a quotient near 0 are large, so that a bound is nearer to them than any harmless number.
 PREFERENCE: Mapping[str, tuple[Callable[[Edge | None, Event, Trace], Fixes], ...]] = {
-    "masked-branch": (_hidden, _stable, _divisor, _guards),
+    "masked-branch": (_hidden, _stable, _guards),
     "singular-derivative": (_stable, _guards),
     "zero-division": (
         _started,
