@@ -71,6 +71,32 @@ def test_without_copy_in_the_file_the_values_are_cloned(tmp_path):
     )
 
 
+ITSELF = "for _ in range(3):\n    train(2)\n    other.load_state_dict({}.state_dict())\n"
+
+
+def test_a_state_that_a_module_is_given_of_itself_is_told_and_repaired(tmp_path):
+    (found,) = diagnosed_text(TRAINING + ITSELF.format("other"), tmp_path, verify=True).findings
+
+    assert (found.rule, found.severity) == ("GS413", "error")
+    assert found.location.line == TRAINING.count("\n") + 3
+    assert found.fixes[0].verified
+    assert found.fixes[0].code == "other.load_state_dict(net.state_dict())"
+
+
+NO_OP = {
+    "once": "other.load_state_dict(other.state_dict())\ntrain(2)\n",
+    "of the other one": ITSELF.format("net"),
+    "written by `copy_`": "for _ in range(3):\n    train(2)\n    state = other.state_dict()\n"
+    "    for own, new in zip(state.values(), net.state_dict().values()):\n"
+    "        own.copy_(new)\n    other.load_state_dict(state)\n",
+}
+
+
+@pytest.mark.parametrize("rest", NO_OP.values(), ids=NO_OP)
+def test_one_that_is_its_own_once_or_is_written_is_not(rest, tmp_path):
+    assert not diagnosed_text(TRAINING + rest, tmp_path).findings
+
+
 SYNC = "net.load_state_dict(other.state_dict())\n"
 THROWN_BACK = {
     "each time": "for _ in range(4):\n    train(3)\n    " + SYNC,

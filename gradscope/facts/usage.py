@@ -149,7 +149,9 @@ class ModeKept:
 @dataclass(frozen=True, slots=True)
 class Reload:
     """A state of the module `model` that was loaded into it before pass `step`, and is its own
-    parameters, `passes` older: it was taken at `taken_at`, and is no copy."""
+    parameters, `passes` older: it was taken at `taken_at`, and is no copy. Of one that was just
+    taken (0 passes), and not for the first time: `meant` is the expression of the only module there
+    of its class that has such parameters, and is trained."""
 
     model: str
     parameters: int
@@ -157,6 +159,7 @@ class Reload:
     step: int
     taken_at: Location | None = None
     loaded_at: Location | None = None
+    meant: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -224,6 +224,12 @@ class CopyState(Request):
     """Keep a copy of a module's state, where references to its parameters are kept."""
 
 
+class LoadStateOf(Request):
+    """Load the state of the module that the expression `other` leads to, in the place of its own."""
+
+    other: str
+
+
 class LoadOtherWay(Request):
     """Load the weights that are trained into the module that they were overwritten with."""
 

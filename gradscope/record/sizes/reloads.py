@@ -1,11 +1,13 @@
 """States of modules that are loaded again: what `state_dict()` gives refers to the parameters, so
-that loading it restores nothing of what training has changed since. And states of a module that
-nobody trains, which throw one that is trained back again and again."""
+that loading it restores nothing of what training has changed since, and nothing at all where it is
+loaded where it was just taken. And states of a module that nobody trains, which throw one that is
+trained back again and again."""
 
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from types import FrameType
 from typing import Any
 
 import torch
@@ -13,10 +15,12 @@ from torch import nn
 
 from gradscope.facts import Reload, Undoing
 from gradscope.record.context import RunContext, shielded
+from gradscope.record.held import has_peers
 from gradscope.record.sites import Site, note_site, place_of
 from gradscope.record.sizes.account import Account
 from gradscope.record.sizes.accounts import Usages
 from gradscope.record.sizes.leaves import has_memory
+from gradscope.record.sizes.sights import modules_of
 from gradscope.record.stand_ins import is_elsewhere, stand_in, without_us
 
 _MOST = 100_000  # tensors whose states are remembered
@@ -46,10 +50,12 @@ class Reloads:
         self._usages = usages
         # By the identity of a tensor in a state: after how many passes it was taken, and where.
         self._taken: dict[int, tuple[int, Site]] = {}
-        self._last: tuple[str, int] = "", 0  # whose state was taken last, and the id of that
+        # Whose state was taken last, the id of that, and how often it had been written by then.
+        self._last: tuple[str, int, int] = "", 0, 0
         self._again: dict[Site, _Again] = {}  # by the place that loads
         self._within = False  # a call for a module calls itself for those in it
         self._found: dict[Site, Reload] = {}  # by the place that loads
+        self._itself: dict[Site, int] = {}  # the step of the first time that did so
 
     def install(self, stack: ExitStack, thread: int) -> None:
         take: Any = nn.Module.state_dict
@@ -72,7 +78,7 @@ class Reloads:
         def load_state_dict(one: Any, state: Any, *args: Any, **kwargs: Any) -> Any:
             if not is_elsewhere(thread) and isinstance(state, Mapping):
                 with shielded(self._context):
-                    self._note_loaded(one, state, note_site(sys._getframe(1))[0])
+                    self._note_loaded(one, state, sys._getframe(1))
             with without_us:
                 return load(one, state, *args, **kwargs)
 
@@ -80,15 +86,17 @@ class Reloads:
         stand_in(stack, nn.Module, "load_state_dict", load_state_dict)
 
     def _note_taken(self, module: nn.Module, state: Mapping[Any, Any], site: Site) -> None:
-        self._last = self._named(module), id(state)
+        self._last = self._named(module), id(state), _writes(state)
         if len(self._taken) > _MOST:
             self._taken.clear()
         for value in state.values():
             if isinstance(value, torch.Tensor):
                 self._taken[id(value)] = self._context.step, site
 
-    def _note_loaded(self, module: nn.Module, state: Mapping[Any, Any], site: Site) -> None:
-        """Of a state that is the module's own in all parts, and older than the last passes."""
+    def _note_loaded(self, module: nn.Module, state: Mapping[Any, Any], frame: FrameType) -> None:
+        """Of a state that is the module's own in all parts, and older than the last passes, or
+        loaded again and again as it was just taken."""
+        site = note_site(frame)[0]
         own = dict(module.named_parameters())
         given = [(own[name], one) for name, one in state.items() if name in own]
         taken, place = min(
@@ -96,11 +104,31 @@ class Reloads:
         )
         if given and self._last[1] == id(state) and taken == self._context.step:
             self._note_again(module, given, site)
-        if taken < 0 or taken == self._context.step or not all(_is_same(*both) for both in given):
+        if taken < 0 or not all(_is_same(*both) for both in given):
             return
-        name, step = self._named(module), self._context.step
+        name, step, meant = self._named(module), self._context.step, ""
+        if taken == step:
+            # What is written into it is loaded by that: a mean over processes, by a call of theirs.
+            is_as_taken = self._last[1:] == (id(state), _writes(state)) and not has_peers()
+            if not is_as_taken or self._itself.setdefault(site, step) == step:
+                return
+            meant = self._meant(module, frame)
         places = place_of(place), place_of(site)
-        self._found.setdefault(site, Reload(name, len(given), step - taken, step, *places))
+        self._found.setdefault(site, Reload(name, len(given), step - taken, step, *places, meant))
+
+    def _meant(self, module: nn.Module, frame: FrameType) -> str:
+        """The only other module there of the class that has such parameters, and is trained."""
+        shapes = [one.shape for one in module.parameters()]
+        found = []
+        for name, reference in modules_of(frame):
+            other = reference()
+            if other is None or other is module or type(other) is not type(module):
+                continue
+            weights = list(other.parameters())
+            is_trained = any(self._usages.account_of(one) is not None for one in weights)
+            if is_trained and [one.shape for one in weights] == shapes:
+                found.append(name)
+        return found[0] if len(found) == 1 else ""
 
     def _note_again(self, module: nn.Module, given: list[tuple[Any, Any]], site: Site) -> None:
         """Of a state that was taken right before, of another module."""
@@ -130,6 +158,11 @@ class Reloads:
 
     def facts(self) -> tuple[Reload, ...]:
         return tuple(self._found.values())
+
+
+def _writes(state: Mapping[Any, Any]) -> int:
+    tensors = (one for one in state.values() if isinstance(one, torch.Tensor))
+    return sum(one._version for one in tensors if not one.is_inference())
 
 
 def _sample(weights: Sequence[torch.Tensor]) -> list[list[Any]]:

@@ -29,12 +29,13 @@ class Sight(NamedTuple):
 def sights_from(frame: FrameType | None) -> tuple[Sight, ...]:
     """Of the innermost frames of the user's."""
     return tuple(
-        Sight((one.f_code, one.f_lasti), tuple(_modules_of(one)), tuple(_parameters_of(one)))
+        Sight((one.f_code, one.f_lasti), tuple(modules_of(one)), tuple(_parameters_of(one)))
         for one in user_frames(frame)[:_FRAMES]
     )
 
 
-def _modules_of(frame: FrameType) -> Iterator[tuple[str, weakref.ref[torch.nn.Module]]]:
+def modules_of(frame: FrameType) -> Iterator[tuple[str, weakref.ref[torch.nn.Module]]]:
+    """What the variables of a frame lead to, and modules that are inside of it: by what expression."""
     seen: set[int] = set()
     for scope in scopes_in(frame):
         for name, value, _ in reached_from(scope):

@@ -178,6 +178,7 @@ BY_FIELDS: Mapping[type[ask.Request], Callable[[Culprit, Any], Ways]] = {
     ask.SetMode: training.set_mode,
     ask.CopyState: training.copied,
     ask.LoadOtherWay: training.swapped,
+    ask.LoadStateOf: training.taken_elsewhere,
     ask.StepAfterBackward: cycles.stepped,
     ask.ClearAfterStep: cycles.cleared_late,
     ask.DifferentiateAside: cycles.differentiated,

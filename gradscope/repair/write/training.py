@@ -269,6 +269,13 @@ def swapped(culprit: Culprit, request: ask.LoadOtherWay) -> Ways:
             yield tuple(culprit.replace(a, b) for a, b in zip((into, of), texts, strict=True))
 
 
+def taken_elsewhere(culprit: Culprit, request: ask.LoadStateOf) -> Ways:
+    """`a.load_state_dict(b.state_dict())` for a state of its own."""
+    match culprit.call:
+        case ast.Call(args=[ast.Call(func=ast.Attribute(value=of, attr="state_dict")), *_]):
+            yield (culprit.replace(of, request.other),)
+
+
 def _mode_set(
     culprit: Culprit, here: Sequence[Location], there: Sequence[Location], mode: str
 ) -> tuple[Edit, ...]:

@@ -12,7 +12,8 @@ class AliasedState(Rule):
     """
     ## What it does
     Finds a `state_dict()` that is kept while training goes on, and is loaded into the same module
-    later.
+    later; and one that a module is given of itself again and again, as where a target network is to
+    follow the one that is trained.
 
     ## Why is this bad?
     `state_dict()` gives references to the parameters, and no copies. Each step changes what was
@@ -43,7 +44,8 @@ class AliasedState(Rule):
     of_sizes = True
 
     def check(self, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:
-        yield from map(self._about, trace.magnitudes.reloads)
+        for one in trace.magnitudes.reloads:
+            yield self._about(one) if one.passes else self._of_itself(one)
 
     def _about(self, reload: Reload) -> Finding:
         parameters = plural(reload.parameters, "parameter")
@@ -63,4 +65,21 @@ class AliasedState(Rule):
             related=use if loads != place else (),
             evidence=measurements.fields_of(reload, "parameters", "passes"),
             fixes=(ask.CopyState(),),
+        )
+
+    def _of_itself(self, reload: Reload) -> Finding:
+        parameters, meant = plural(reload.parameters, "parameter"), reload.meant
+        where = f" It is `{meant}`, with such parameters, that is trained." if meant else ""
+        return self.found(
+            f"`{reload.model}` is given its own state: loading it changes nothing",
+            f"The line takes the state of the module that it loads it into, each time that it runs:"
+            f" the {parameters} are copied onto themselves.{where}",
+            severity=Severity.ERROR if meant else Severity.WARNING,
+            phase=Phase.OPTIMIZER,
+            step=reload.step,
+            op="load_state_dict",
+            location=reload.loaded_at,
+            label="its own state",
+            evidence=measurements.fields_of(reload, "parameters"),
+            fixes=(ask.LoadStateOf(meant),) if meant else (),
         )

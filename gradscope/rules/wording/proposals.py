@@ -330,6 +330,9 @@ _WORDS: Mapping[type[ask.Request], _Words] = {
         "load the trained weights into the other module",
         "target.load_state_dict(online.state_dict())",
     ),
+    ask.LoadStateOf: _graph(
+        "load the state of `{0.other}`", "load_state_dict({0.other}.state_dict())"
+    ),
     ask.CopyState: _graph("keep a copy of the state", "copy.deepcopy(model.state_dict())"),
     ask.ClipNorm: (
         "clip-norm",
