@@ -225,7 +225,7 @@ class CopyState(Request):
 
 
 class LoadStateOf(Request):
-    """Load the state of the module that the expression `other` leads to, in the place of its own."""
+    """Load the state of the module that `other` leads to, an expression, and not its own."""
 
     other: str
 

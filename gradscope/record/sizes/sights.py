@@ -35,7 +35,7 @@ def sights_from(frame: FrameType | None) -> tuple[Sight, ...]:
 
 
 def modules_of(frame: FrameType) -> Iterator[tuple[str, weakref.ref[torch.nn.Module]]]:
-    """What the variables of a frame lead to, and modules that are inside of it: by what expression."""
+    """What the variables of a frame lead to, with the modules inside, by the expression."""
     seen: set[int] = set()
     for scope in scopes_in(frame):
         for name, value, _ in reached_from(scope):
