@@ -156,3 +156,17 @@ class FunctionCheck:
         return Symptom(
             Trouble.WRONG, Subject.GRADIENT, self.step, self.input, self.bad, self.numel, index
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Redraw:
+    """Parts of the forward pass that backward has run again, where an op has drawn from another
+    state of the generator, of that `device`, than in forward. `places`: where each is run again,
+    and where it was called in forward. `own`: a backward of the program's does so, and no
+    `checkpoint`, whose call both places are then."""
+
+    op: str
+    step: int
+    places: tuple[tuple[Location | None, Location | None], ...]
+    own: bool
+    device: str

@@ -18,7 +18,7 @@ from gradscope.facts.events import (
     Unexamined,
     UnseenRead,
 )
-from gradscope.facts.functions import FunctionCheck
+from gradscope.facts.functions import FunctionCheck, Redraw
 from gradscope.facts.magnitudes import UNMEASURED, Magnitudes
 from gradscope.facts.places import Location
 from gradscope.facts.refusals import AnyRefusal, Raised
@@ -253,6 +253,7 @@ class Trace:
     approaches: tuple[Approach, ...] = ()  # of operands to singular points, nearest first
     headroom: tuple[Headroom, ...] = ()  # half precision near its ends, worst first
     broadcasts: tuple[Broadcast, ...] = ()  # of whole batches against each other
+    redraws: tuple[Redraw, ...] = ()  # of parts that backward runs again
     scores: tuple[Scores, ...] = ()  # that losses were given
     unreached: tuple[Unreached, ...] = ()
     identical: tuple[Identical, ...] = ()

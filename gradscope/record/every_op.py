@@ -257,6 +257,7 @@ class EveryOp:
             approaches=mode.margins.worst(Approach) if mode.margins is not None else (),
             headroom=mode.margins.worst(Headroom) if mode.margins is not None else (),
             broadcasts=tuple(mode.broadcasts.found.values()),
+            redraws=mode.redraws.facts(),
             scores=tuple(self.scores.found.values()),
             unreached=tuple(self.scores.unreached.values()),
             identical=tuple(self.units.found.values()),

@@ -22,6 +22,7 @@ from gradscope.record.margins import Margins
 from gradscope.record.oprun import NodeOps, OpRun, asked_by_user, flatten, runs_forward_again
 from gradscope.record.overwrites import Overwrites
 from gradscope.record.raised import RaisedOps
+from gradscope.record.redraws import Redraws
 from gradscope.record.refusals import Notes
 from gradscope.record.schema import OpInfo, read_schema
 from gradscope.record.sites import called_by_engine, note_site
@@ -57,6 +58,7 @@ class RecordingMode(Dispatch):
         self.reads = NanReads(context, lambda: self.window.close())
         self.margins = Margins(context) if hazards else None
         self.broadcasts = Broadcasts(context)
+        self.redraws = Redraws(context)
         self.examiner = Examiner(context, on_bad_write, self.reads.note_compared)
         self.overwrites = Overwrites(context)
         self.refusable = Notes(context)
@@ -91,6 +93,8 @@ class RecordingMode(Dispatch):
         except Exception as fault:
             context.could_not_look_at(info.name, fault)
 
+        if info.draws:
+            context.shielded(info.name, self.redraws.note, info, args, kwargs, sys._getframe(1))
         if info.refuses and any(map(runs_later, args)):
             noted_before = info, args, kwargs, sys._getframe(1)
             context.shielded(info.name, self.raised.note_before, *noted_before)

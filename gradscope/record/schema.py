@@ -41,6 +41,7 @@ class OpInfo:
     rest of it is whatever was there.
     `written`: positions (int) and keyword names (str) of the arguments that the op writes.
     `running`: it has statistics that it only updates in training, whatever its schema says.
+    `draws`: it draws from a generator.
     `native`: it is one of torch's own; the kernel of another one may be Python.
     """
 
@@ -48,6 +49,7 @@ class OpInfo:
     overload: str = ""
     argument_names: tuple[str, ...] = ()
     skip: bool = False
+    draws: bool = False
     allocates: bool = False
     fills: bool = False
     written: tuple[int | str, ...] = ()
@@ -148,6 +150,7 @@ def read_schema(func: Any) -> OpInfo:
         overload=schema.overload_name,
         argument_names=tuple(argument.name for argument in schema.arguments),
         skip=not written and (_only_views(schema) or _yields_no_tensor(schema)),
+        draws=torch.Tag.nondeterministic_seeded in func.tags,
         allocates=name in _ALLOCATIONS,
         fills=has(name, Trait.FILLS),
         written=tuple(written),

@@ -260,3 +260,15 @@ class JoinViews(Allow):
 
 class AllowUnused(Allow):
     """Let a gradient be None where there is no dependence."""
+
+
+class KeepRandomState(Request):
+    """Let `checkpoint` keep the state of the generators for the second run of its part."""
+
+
+class RestoreRandomState(Request):
+    """Keep the state of the generator before each of the calls in forward, the second of each of
+    `places`, and set it where backward runs the same part again, at the first."""
+
+    places: tuple[tuple[Location | None, Location | None], ...]
+    device: str

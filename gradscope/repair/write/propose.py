@@ -15,6 +15,7 @@ from gradscope.repair.write import (
     cycles,
     detached,
     distributions,
+    drawn,
     empty,
     ends,
     factors,
@@ -70,6 +71,7 @@ def _in_stable_form(culprit: Culprit, request: ask.StableForm) -> Ways:
 # What these ask for is told by their class alone.
 BY_CLASS: Mapping[type[ask.Request], Callable[[Culprit], Ways]] = {
     ask.KeepOff: _kept_off,
+    ask.KeepRandomState: drawn.kept,
     ask.SelectElements: selected.selected,
     ask.CleanByMask: selected.cleaned,
     ask.DivideArrayByOne: arrays.divided_by_one,
@@ -178,6 +180,7 @@ BY_FIELDS: Mapping[type[ask.Request], Callable[[Culprit, Any], Ways]] = {
     ask.SetMode: training.set_mode,
     ask.CopyState: training.copied,
     ask.LoadOtherWay: training.swapped,
+    ask.RestoreRandomState: drawn.restored,
     ask.LoadStateOf: training.taken_elsewhere,
     ask.StepAfterBackward: cycles.stepped,
     ask.ClearAfterStep: cycles.cleared_late,

@@ -12,7 +12,7 @@ class AliasedState(Rule):
     """
     ## What it does
     Finds a `state_dict()` that is kept while training goes on, and is loaded into the same module
-    later; and one that a module is given of itself again and again, as where a target network is to
+    later. Or a module that is given its own state again and again, as where a target network is to
     follow the one that is trained.
 
     ## Why is this bad?

@@ -330,6 +330,10 @@ _WORDS: Mapping[type[ask.Request], _Words] = {
         "load the trained weights into the other module",
         "target.load_state_dict(online.state_dict())",
     ),
+    ask.KeepRandomState: _graph(
+        "draw the same numbers again", "checkpoint(..., preserve_rng_state=True)"
+    ),
+    ask.RestoreRandomState: _graph("draw the same numbers again", "torch.set_rng_state(state)"),
     ask.LoadStateOf: _graph(
         "load the state of `{0.other}`", "load_state_dict({0.other}.state_dict())"
     ),
