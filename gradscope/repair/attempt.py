@@ -149,12 +149,27 @@ class Bench:
 
     def _best(self, finding: Finding, one: Patched) -> tuple[Patched, Outcome]:
         outcome = self._verdict(finding, one)
+        if outcome.holds:
+            return self._everywhere(finding, one, outcome)
         if outcome.remains is not None and not one.made[0].alone:
             wider = self._extended(finding, one, outcome.remains, DEEPEST)
             for more in islice(wider, BRANCHES**2):
                 found = self._verdict(finding, more)
                 if isinstance(found.verdict, Verified | Holds):
                     return self._smaller(finding, one, more, found)
+        return one, outcome
+
+    def _everywhere(
+        self, finding: Finding, one: Patched, outcome: Outcome
+    ) -> tuple[Patched, Outcome]:
+        """What was made wrong several times in one function is repaired each time."""
+        for _ in range(DEEPEST):
+            more = next(self._next(one, outcome.remains), None) if outcome.remains else None
+            wider = one.joined(more) if more is not None and more.kind == one.kind else None
+            found = self._verdict(finding, wider) if wider is not None else outcome
+            if wider is None or not found.holds:
+                break
+            one, outcome = wider, found
         return one, outcome
 
     def _smaller(
@@ -228,8 +243,9 @@ class Bench:
                     found = worth.undecided(found, trace, other, step, share, one.kinds)
                 is_known = exact is not None and worth.shows_gradients(exact, step)
                 if not same and not is_known and isinstance(found, Verified):
-                    return self._gone_on(finding, found, again, after, step)
-                return Outcome(found)
+                    return self._gone_on(finding, found, again, after, step, outcome.remains)
+                twin = outcome.remains if isinstance(found, Verified) else None
+                return Outcome(found, remains=twin)
         except KeyboardInterrupt:
             self.budget.interrupt()
             return Outcome(NotTried(Reason.INTERRUPTED))
@@ -258,22 +274,29 @@ class Bench:
         return self._runs[key]
 
     def _gone_on(
-        self, finding: Finding, verdict: Verified, again: Again, after: Seen, step: int
+        self,
+        finding: Finding,
+        verdict: Verified,
+        again: Again,
+        after: Seen,
+        step: int,
+        twin: Finding | None,
     ) -> Outcome:
         """The verdict after a few more steps, where any follow and as far as it is allowed."""
         if not after.trace.updates or not after.trace.ending.at_limit:
-            return Outcome(verdict)
+            return Outcome(verdict, remains=twin)
         try:
             trace = again(step + 1 + AHEAD, Purpose.AHEAD)
         except FAILURES:  # TimeoutError is an OSError
-            return Outcome(verdict)
+            return Outcome(verdict, remains=twin)
         ahead = Seen(trace, self.diagnose(trace))
         back = is_back(finding, self.before, ahead)
         if back is not None:
             follows = verdicts.Follows(back.step, cause_of(back))
             remains = back if is_another(back, finding) else None
             return Outcome(Holds(verdict.effects, follows), remains=remains)
-        return Outcome(worth.gone_on(verdict, self.before.trace, ahead, step))
+        found = worth.gone_on(verdict, self.before.trace, ahead, step)
+        return Outcome(found, remains=twin if isinstance(found, Verified) else None)
 
     def _in_float64(self, step: int) -> Trace | None:
         """The program without any patch, where that shows what is right; None where it does not,
@@ -346,6 +369,11 @@ class Bench:
             return not has_finite_loss(runs[0], step) or before == after
         return True
 
+    def _next(self, one: Patched, remains: Finding) -> Iterator[Patched]:
+        """The ways to repair what remains in the files of a patch."""
+        patched = {realpath(source.file): replace(source, text=text) for source, text in one.files}
+        return self._ways(remains, {**self.overlay, **patched})
+
     def _ways(self, finding: Finding, texts: Mapping[str, Source]) -> Iterator[Patched]:
         try:
             place = realpath(finding.location.file) if finding.location is not None else ""
@@ -361,9 +389,8 @@ class Bench:
         """The patch with the culprit that remained repaired too, and what remained after that."""
         if depth == 0 or remains.location is None:
             return
-        patched = {realpath(source.file): replace(source, text=text) for source, text in one.files}
         most = BRANCHES if depth > DEEPEST - BRANCHED else 1
-        for more in islice(self._ways(remains, {**self.overlay, **patched}), most):
+        for more in islice(self._next(one, remains), most):
             wider = one.joined(more)
             if more.same and not self._keeps_loss(finding, one, wider):
                 continue

@@ -1,6 +1,7 @@
 """Two runs side by side: did the patch do what it claims, and nothing else? Pure functions."""
 
 import signal
+from collections.abc import Sequence
 from dataclasses import replace
 
 from gradscope.dataclass import dataclass
@@ -51,7 +52,9 @@ class Outcome:
 
     verdict: Verdict
     doubtful: bool = False
-    remains: Finding | None = None  # the next culprit, where the patch did away with its own
+    # The next culprit, where the patch did away with its own; of one that is verified the same
+    # mistake, made once more in the function.
+    remains: Finding | None = None
 
     @property
     def holds(self) -> bool:
@@ -130,8 +133,10 @@ def compare(finding: Finding, before: Seen, after: Seen, *, same: bool, kind: st
         return _refuted(verdicts.ValuesMove(moves[0]))
     # A finite loss that is bit-identical vouches for the second run having been the same run.
     vouched = not moves and has_finite_loss(before.trace, step)
-    effects = _effects(finding, before.trace, after, kind, moves, theirs)
-    return Outcome(Verified(effects), doubtful=not vouched)
+    left_over = _left_over(before.trace, after)
+    effects = _effects(finding, before.trace, after, kind, moves, theirs, left_over)
+    twin = next((one for one in left_over if _key(one) == _key(finding)), None)
+    return Outcome(Verified(effects), doubtful=not vouched, remains=twin)
 
 
 def _raises_elsewhere(before: Trace, after: Trace) -> bool:
@@ -169,10 +174,9 @@ def _effects(
     kind: str,
     moves: tuple[verdicts.Move, ...],
     theirs: set[Symptom],
+    left_over: Sequence[Finding],
 ) -> verdicts.Effects:
     step = last_step(finding)
-    errors = (one for one in after.findings if one.severity is Severity.ERROR)
-    others = [one for one in errors if not _comes_later(one, before)]
     of_loss = (one.step for one in finding.symptoms if one.subject is Subject.LOSS)
     shown = max(of_loss, default=step)  # gradients stay bad in the passes that add to them
     first, second = loss_of(before, shown), loss_of(after.trace, shown)
@@ -183,8 +187,13 @@ def _effects(
         gradient_norm=total_norm(after.trace.gradients) if finite else None,
         unchanged=unchanged(before, after.trace),
         moves=moves,
-        remains=cause_of(others[0]) if others else None,
+        remains=cause_of(left_over[0]) if left_over else None,
     )
+
+
+def _left_over(before: Trace, after: Seen) -> list[Finding]:
+    errors = (one for one in after.findings if one.severity is Severity.ERROR)
+    return [one for one in errors if not _comes_later(one, before)]
 
 
 def _failure(finding: Finding, before: Trace, after: Trace, step: int) -> Outcome | None:

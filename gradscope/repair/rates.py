@@ -78,6 +78,8 @@ def with_stable_rate(findings: tuple[Finding, ...], again: Again) -> tuple[Findi
     found, request = next(_asking(findings), (None, None))
     if found is None or request is None or request.trial_steps is None:
         return findings
+    if request.trial_steps > 2 * MOST_STEPS:
+        return findings  # a run so short would end before the losses grew, with any rate
     steps = min(max(FEWEST_STEPS, request.trial_steps), MOST_STEPS)
     update = request.update
     by_hand = update.location if update is not None and not update.optimizer else None
