@@ -59,7 +59,7 @@ class RecordingMode(Dispatch):
         self.margins = Margins(context) if hazards else None
         self.broadcasts = Broadcasts(context)
         self.redraws = Redraws(context)
-        self.examiner = Examiner(context, on_bad_write, self.reads.note_compared)
+        self.examiner = Examiner(context, on_bad_write, self.reads)
         self.overwrites = Overwrites(context)
         self.refusable = Notes(context)
         self.history_room = _HISTORY

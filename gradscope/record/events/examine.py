@@ -19,6 +19,7 @@ from gradscope.record.context import RunContext
 from gradscope.record.events import measure
 from gradscope.record.events.origins import LITERAL, Origins
 from gradscope.record.events.provenance import covers_storage, storage_key
+from gradscope.record.events.reads import NanReads
 from gradscope.record.finite import ends_of, has_nan, holds_bad, pieces, plain, some_nan
 from gradscope.record.graph import node_name
 from gradscope.record.journal import UNRESOLVED, Note, Raw
@@ -40,12 +41,12 @@ class Examiner:
         self,
         context: RunContext,
         on_bad_result: Callable[[Raw, Sequence[torch.Tensor]], None],
-        on_truths: Callable[[OpRun, Sequence[StainedInput]], None],
+        reads: NanReads,
     ) -> None:
         self.context = context
         self.on_bad_result = on_bad_result  # told the event, and the tensors that the op wrote
-        self.on_truths = on_truths  # told of an op on bad values that gives no number
-        self.origins = Origins(context)
+        self.on_truths = reads.note_compared  # told of an op on bad values that gives no number
+        self.origins = Origins(context, reads.behind)
         self._detailed = Counter[int]()  # by step: those of a step may do no harm, time and again
         self.not_checked: dict[NotChecked, None] = {}  # in order
 
@@ -144,6 +145,8 @@ class Examiner:
         sources = list(dict.fromkeys(one.stain.event for one in known))
         if op.info.name != LITERAL:
             sources += self.origins.of_unknown(op, raw, written)
+        if not sources:
+            sources += self.origins.of_numbers(op)
         return tuple(self.origins.through_parameters(raw, sources, stained))
 
     def _measure(

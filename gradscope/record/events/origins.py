@@ -1,6 +1,7 @@
 """Bad values that no observed op made: they came in with data, a parameter, a literal."""
 
-from collections.abc import Iterable
+import math
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 import torch
@@ -20,8 +21,10 @@ LITERAL = "lift_fresh"  # `torch.tensor([...])` arrives as this, and so does an 
 class Origins:
     """Finds or makes the event that stands for where bad values entered the program."""
 
-    def __init__(self, context: RunContext) -> None:
+    def __init__(self, context: RunContext, behind: Callable[[float], int | None]) -> None:
+        """`behind` tells the event whose value has become a Python number that is as bad."""
         self.context = context
+        self._behind = behind
 
     def of_unknown(self, op: OpRun, reader: Raw, written: list[torch.Tensor]) -> list[int]:
         """Events for the bad inputs that no observed op made."""
@@ -37,6 +40,16 @@ class Origins:
             else:
                 found.append(self._came_in(name, tensor, reader, arrival))
         return found
+
+    def of_numbers(self, op: OpRun) -> list[int]:
+        """The event behind a number that the op was given, or that is in the list of a literal. An
+        inf that fills memory is meant as it stands."""
+        numbers = op.numbers()
+        if op.info.name == LITERAL and isinstance(op.out, torch.Tensor) and has_nan(op.out):
+            numbers = [math.nan]
+        bad = (one for one in numbers if math.isnan(one) or not op.info.fills)
+        found = dict.fromkeys(map(self._behind, bad))
+        return [one for one in found if one is not None]
 
     def _came_in(
         self, name: str, tensor: torch.Tensor, reader: Raw, arrival: Arrival | None

@@ -14,7 +14,7 @@ from gradscope.facts import Kind, NanRead, Phase, UnseenRead
 from gradscope.ops.traits import Trait, has
 from gradscope.record.context import RunContext
 from gradscope.record.events.origins import LITERAL
-from gradscope.record.finite import has_nan, plain
+from gradscope.record.finite import has_nan, holds_bad, plain
 from gradscope.record.held import parts_of, reached_from, scopes_of, variables
 from gradscope.record.journal import Raw
 from gradscope.record.oprun import OpRun, StainedInput
@@ -64,6 +64,8 @@ class NanReads:
         self._reads: dict[object, _Reads] = {}  # by place
         self._kept: dict[object, _Kept] = {}  # by the place of birth
         self._handled: set[int] = set()  # events whose NaN the program asked about
+        # The events whose values became Python numbers that are NaN, and those that are inf.
+        self._numbers: dict[bool, set[int]] = {True: set(), False: set()}
         self.watched: UnseenRead | None = None  # the first one in a step whose ops nobody saw
 
     def __bool__(self) -> bool:
@@ -74,6 +76,8 @@ class NanReads:
         """A number was read out of a tensor by the forward pass, or between the passes, or the
         truth of a comparison, or (None) all that it holds."""
         context = self._context
+        if value is None or not math.isfinite(value):
+            self._note_numbers(tensor)
         if value is None:
             value = self._all_of(tensor)
         elif tensor.dtype is torch.bool:
@@ -103,6 +107,19 @@ class NanReads:
             if reads.since == 1:
                 self._look_at_sums(reads, scopes_of(frame))
             reads.since += 1
+
+    def _note_numbers(self, tensor: torch.Tensor) -> None:
+        self._settle()
+        stain = self._context.provenance.of(tensor)
+        if stain is not None and not stain.intended and holds_bad(tensor):
+            self._numbers[has_nan(tensor)].add(stain.event)
+
+    def behind(self, number: float) -> int | None:
+        """The event whose value the program has read as a Python number, where a number that is as
+        bad comes into an op: the only one that it can have been."""
+        known = self._numbers[math.isnan(number)] if not math.isfinite(number) else ()
+        alive = [one for one in known if one in self._context.journal.events]
+        return alive[0] if len(alive) == 1 else None
 
     def note_watched(self, frame: FrameType) -> None:
         """A NaN was read in a step whose ops nobody saw. Of a place that read one in a step in full
@@ -214,7 +231,8 @@ class NanReads:
     def held(self) -> list[int]:
         """The events that are told of in the end."""
         roots = [one.root for by in (self._reads, self._kept) for one in by.values()]
-        return [root.fact.id for root in roots if root is not None]
+        read = set().union(*self._numbers.values())
+        return [*read, *(root.fact.id for root in roots if root is not None)]
 
     def facts(self) -> tuple[NanRead, ...]:
         """One for each place where a NaN began, first read first, those that nobody read last."""
