@@ -41,7 +41,7 @@ def test_where_the_number_was_born_is_told(changed, tmp_path):
     found = diagnosed_text(PROGRAM.format_map(BARE | changed), tmp_path).findings[0]
 
     assert found.location.line == 7
-    assert [one.op for one in found.chain][0] in ("log", "div", "pow")
+    assert found.chain[0].op in ("log", "div", "pow")
 
 
 UNKNOWN = {
