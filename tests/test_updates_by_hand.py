@@ -61,3 +61,27 @@ def test_what_is_added_to_a_parameter_going_forward_is_no_update():
             w.grad = None
 
     assert updates(observed) == ()
+
+
+def attacked(net: torch.nn.Module, x: torch.Tensor) -> torch.Tensor:
+    """By an offset that is written by hand, before any optimizer has stepped."""
+    delta = torch.zeros_like(x).requires_grad_()
+    for _ in range(2):
+        (grad,) = torch.autograd.grad(net(x + delta).square().mean(), delta)
+        with torch.no_grad():
+            delta.add_(0.1 * grad.sign())
+    return (x + delta).detach()
+
+
+def test_what_is_written_by_hand_is_not_trained_where_an_optimizer_steps():
+    net = torch.nn.Linear(3, 1)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    with Observation() as observed:
+        for _ in range(3):
+            optimizer.zero_grad()
+            net(attacked(net, X)).square().mean().backward()
+            optimizer.step()
+
+    facts = observed.sizes.facts()
+    assert {leaf.name for leaf in facts.leaves if leaf.trained} == {"net.weight", "net.bias"}
+    assert not facts.absences

@@ -30,6 +30,7 @@ class Updates:
 
     def __init__(self, leaves: Leaves) -> None:
         self.trained: dict[int, torch.Tensor] = {}
+        self._written: set[int] = set()  # of them, those that the program has written by hand
         self.given: set[int] = set()
         self.held: set[int] = set()
         self._leaves = leaves
@@ -104,7 +105,7 @@ class Updates:
 
     def note_by_hand(self, step: int, leaf: torch.Tensor, fresh: Freshness, frame: Any) -> None:
         """The first leaf is written without an optimizer."""
-        self._train(leaf, frame)
+        self._train_by_hand(leaf, frame)
         user, _ = note_site(frame)
         known = None if fresh.stale is None else bool(fresh.stale_of([leaf]))
         update = Update(
@@ -115,7 +116,12 @@ class Updates:
     def train_by_hand(self, leaf: torch.Tensor, frame: Any) -> None:
         """Another leaf is written in the same update. Beside optimizers that is none: weights are
         clipped, or averaged."""
-        if not self._updates and id(leaf) not in self.trained:
+        if id(leaf) not in self.trained:
+            self._train_by_hand(leaf, frame)
+
+    def _train_by_hand(self, leaf: torch.Tensor, frame: Any) -> None:
+        if not self._updates:
+            self._written.add(id(leaf))
             self._train(leaf, frame)
 
     def note_replaced(self, step: int, leaf: torch.Tensor, found: Replacement) -> None:
@@ -157,7 +163,11 @@ class Updates:
         return replace(update, lr=lr, ascends=known[key].ascends)
 
     def look(self, optimizer: Any, frame: Any) -> None:
-        """It steps, or was to: what it holds is to be trained."""
+        """It steps, or was to: what it holds is to be trained, and nothing that was written by hand
+        before, as an attack on the input is."""
+        for key in self._written:
+            self._leaves.meet(self.trained.pop(key), frame).trained = False
+        self._written.clear()
         for parameter in parameters_of(optimizer):
             self.held.add(id(parameter))
             if parameter.grad is not None:
