@@ -1,7 +1,7 @@
 """GS407: gradients that no step uses, and steps that change nothing."""
 
 import pytest
-from corpus import diagnosed_text, findings, loud, patched
+from corpus import diagnosed_file, diagnosed_text, findings, loud, patched
 
 from gradscope.facts import Severity
 
@@ -465,6 +465,26 @@ def test_what_is_left_out_of_the_optimizer_is_noted():
     assert (found.rule, found.severity) == ("GS407", Severity.NOTE)
     assert "2 parameters get a gradient in each pass, and no optimizer holds them" in found.message
     assert found.location.line == 6
+
+
+GROUPS = {
+    "a group": ('{"params": [], "lr": 0.5}', 'rest["params"] += list(net[0].parameters())', "rest"),
+    "a list": ("[]", "rest += list(net[0].parameters())", '{"params": rest}'),
+}
+
+
+@pytest.mark.parametrize("case", GROUPS)
+def test_what_was_collected_and_is_given_to_none_is_told_and_repaired(case, tmp_path):
+    made, filled, written = GROUPS[case]
+    program = tmp_path / "collected.py"
+    given = f"rest = {made}\n{filled}\ngroups = [{{'params': list(net[2].parameters())}}]\n"
+    old = next(line for line in APART.splitlines() if line.startswith("opt = "))
+    program.write_text(APART.replace(old, f"{given}opt = torch.optim.SGD(groups, lr=0.1)"))
+    (found,) = diagnosed_file(program, verify=True).findings
+
+    assert (found.rule, found.severity) == ("GS407", Severity.WARNING)
+    assert found.fixes[0].verified
+    assert found.fixes[0].code == f"opt = torch.optim.SGD([*groups, {written}], lr=0.1)"
 
 
 @pytest.mark.parametrize("case", MEANT)

@@ -148,7 +148,9 @@ class GiveParameters(ToHold):
 
 
 class AddParameters(ToHold):
-    """Beside those that it was given."""
+    """Beside those that it was given. `collected` is the expression of a list of them."""
+
+    collected: str = ""
 
 
 class CompleteGroups(ToHold):

@@ -15,6 +15,7 @@ from gradscope.record.sizes.leaves import Leaves
 
 _FRAMES = 3  # the one that makes it, and who calls that
 _MOST = 64  # modules of a frame
+_MOST_REACHED = 1024  # values of a frame among which parameters are looked for
 _DEEPEST = 2  # modules inside of one that has a name
 
 
@@ -48,7 +49,7 @@ def modules_of(frame: FrameType) -> Iterator[tuple[str, weakref.ref[torch.nn.Mod
 
 
 def _parameters_of(frame: FrameType) -> Iterator[tuple[str, int]]:
-    found = islice(reached_from(frame.f_locals), _MOST)
+    found = islice(reached_from(frame.f_locals), _MOST_REACHED)
     return ((name, id(one)) for name, one, _ in found if _can_learn(one))
 
 

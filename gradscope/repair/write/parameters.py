@@ -63,6 +63,18 @@ def added(culprit: Culprit, request: ask.ToHold) -> Ways:
                 yield (source.replaced(first, f"[*{text}, {more}]"),)
 
 
+def with_collected(culprit: Culprit, request: ask.AddParameters) -> Ways:
+    """`AdamW([*groups, group])` for `AdamW(groups)`, of a group that is there and has them all, or
+    of a list in the place of one."""
+    first = argument(culprit.call, "params", 0)
+    if request.collected and isinstance(first, HOLDERS):
+        group = request.collected.removesuffix("['params']")
+        lists = (f"*{group}",) if group == request.collected else ()
+        for more in (*lists, group if not lists else f'{{"params": {group}}}'):
+            yield [culprit.replace(first, f"[*{culprit.text(first)}, {more}]")]
+    yield from added(culprit, request)
+
+
 def made_later(culprit: Culprit) -> Iterator[Candidate]:
     """The optimizer made, there or by the function that is called there, after the last statement
     that replaces a part of what it is given; or below what is computed from that, for this: for

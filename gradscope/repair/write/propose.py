@@ -173,7 +173,7 @@ BY_FIELDS: Mapping[type[ask.Request], Callable[[Culprit, Any], Ways]] = {
     ask.TurnSign: stepping.turned,
     ask.GiveParameters: parameters.given,
     ask.MakeOptimizerAnew: remade.remade,
-    ask.AddParameters: parameters.added,
+    ask.AddParameters: parameters.with_collected,
     ask.CompleteGroups: groups.completed,
     ask.DivideLoss: stepping.divided,
     ask.AverageOnce: stepping.averaged_once,

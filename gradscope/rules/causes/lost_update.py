@@ -171,7 +171,7 @@ def _step(lost: Lost) -> int:
 
 def _severity(lost: Lost) -> Severity:
     if lost.how is Loss.LEFT_OUT:  # a head that is trained alone, or another network's loss
-        return Severity.NOTE
+        return Severity.WARNING if lost.collected else Severity.NOTE
     is_mild = lost.how in _MILD or (lost.how is Loss.IDLE and 2 * lost.passes < lost.of)
     return Severity.WARNING if is_mild else Severity.ERROR
 
@@ -295,7 +295,7 @@ def _fixes(lost: Lost) -> Iterator[Asked]:
     elif lost.how is Loss.NO_GROUP:
         yield ask.CompleteGroups(usage, lost.others)
     elif lost.how is Loss.LEFT_OUT:
-        yield ask.AddParameters(usage, lost.others)
+        yield ask.AddParameters(usage, lost.others, lost.collected)
     elif lost.how is Loss.UNMOVED:
         title = "write the step into the parameters themselves, or take a longer one"
         yield Fix("graph", title, "unsafe", "p.add_(step, alpha=-lr)")

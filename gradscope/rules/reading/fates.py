@@ -42,5 +42,6 @@ class Lost:
     of: int
     backward: Location | None = None
     others: tuple[str, ...] = ()  # the parameters that get a gradient, and no optimizer holds
+    collected: str = ""  # the list that has all of these, where the optimizer is made
     leap: Leap | None = None  # the op that made the gradients so large
     aside: Location | None = None  # the backward with whose gradients they were cleared

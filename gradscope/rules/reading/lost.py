@@ -20,7 +20,7 @@ from gradscope.ops.dtypes import FINFO, HALF
 from gradscope.rules import cutoffs
 from gradscope.rules.reading.fates import Loss, Lost
 from gradscope.rules.reading.missing import NOT_HELD
-from gradscope.rules.reading.splits import is_split
+from gradscope.rules.reading.splits import collected, is_split
 
 _BY_CALL = (NoGradient.DETACH, NoGradient.NO_GRAD, NoGradient.INFERENCE)
 _BY_THE_WAY = (NoGradient.SAMPLED, NoGradient.INTEGER, NoGradient.NUMBER, NoGradient.REWRAPPED)
@@ -144,7 +144,10 @@ def _left_out(usage: Usage, magnitudes: Magnitudes) -> Lost | None:
         if leaf.training and _stays([bool(leaf.norms[step]) for step in measured])
     )
     how = Loss.NO_GROUP if is_split(usage, others, magnitudes) else Loss.LEFT_OUT
-    return Lost(how, usage, usage.updates, usage.updates, others=others) if others else None
+    if not others:
+        return None
+    of, known = usage.updates, collected(usage, others)
+    return Lost(how, usage, of, of, others=others, collected=known)
 
 
 def _stays(gets: Sequence[bool]) -> bool:

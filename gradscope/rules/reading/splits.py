@@ -1,4 +1,5 @@
-"""Whether the groups of an optimizer are a split of what is to be trained."""
+"""Whether the groups of an optimizer are a split of what is to be trained, and whether one that was
+made has not been given to it."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -29,3 +30,14 @@ def is_split(usage: Usage, others: Sequence[str], magnitudes: Magnitudes) -> boo
     are_more = len({leaf.owner for leaf in held}) > len(halves)
     are_parted = any(len(both) > 1 for both in decays.values())
     return bool(are_parted and halves and held) and (is_another or are_more)
+
+
+def collected(usage: Usage, others: Sequence[str]) -> str:
+    """The list of all of these, by the expression that reaches it, which the function that makes
+    the optimizer has collected: that is to give them to one. Empty where it has none."""
+    holders = usage.scopes[0].holders if usage.scopes else ()
+    lists = defaultdict[str, set[str]](set)
+    for one in holders:
+        if one.bare and one.text.endswith("]"):
+            lists[one.text.rpartition("[")[0]].update(one.leaves)
+    return next((text for text, leaves in lists.items() if leaves == {*others}), "")

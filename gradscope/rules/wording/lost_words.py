@@ -160,8 +160,8 @@ _WORDS = {
     Loss.LEFT_OUT: Words(
         "{others} in each pass, and no optimizer holds {them}: {listed}",
         "`{optimizer}` moves what it holds ({held}) and leaves the others as they were"
-        " initialised. Where that is meant, `requires_grad_(False)` says so, and saves their"
-        " gradients.",
+        " initialised.{collected} Where that is meant, `requires_grad_(False)` says so, and saves"
+        " their gradients.",
         "is not given {them}",
     ),
 }
@@ -212,6 +212,7 @@ def words(lost: Lost) -> Words:
         "worst": overflow.leaf if overflow else "",
         "largest": number(overflow.largest, 3) if overflow else "",
         "kept_as": overflow.dtype if overflow else "",
+        "collected": f" `{lost.collected}` has them, and is given to none." * bool(lost.collected),
         "limit": number(FINFO[overflow.dtype].max, 3) if overflow else "",
         "fate": "cleared with the next epoch" if usage.discards else "added to the next epoch's",
     }
