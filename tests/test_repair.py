@@ -814,12 +814,13 @@ def test_a_count_that_is_divided_by_is_at_least_one(tmp_path):
     assert fix.code == "loss = (x * kept).sum() / kept.sum().clamp(min=1)"
 
 
-def test_a_negative_power_of_a_degree_of_0_is_0(tmp_path):
+@pytest.mark.parametrize(("weight", "sign"), [(0.0, "=="), (-2.0, "<=")])
+def test_a_negative_power_of_a_degree_that_has_none_is_0(weight, sign, tmp_path):
     program = tmp_path / "degrees.py"
     program.write_text(
         "import torch\n"
         "x = torch.ones(3, requires_grad=True)\n"
-        "adjacency = torch.tensor([[0.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 0.0]])\n"
+        f"adjacency = torch.tensor([[0.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, {weight}]])\n"
         "degree = adjacency.sum(1)\n"
         "scale = degree ** -0.5\n"
         "(scale[:, None] * adjacency * scale @ x).sum().backward()\n"
@@ -828,7 +829,7 @@ def test_a_negative_power_of_a_degree_of_0_is_0(tmp_path):
     fix = diagnosed_file(program, verify=True).findings[0].fixes[0]
 
     assert fix.verified
-    assert fix.code == "scale = (degree ** -0.5).masked_fill(degree == 0, 0.0)"
+    assert fix.code == f"scale = (degree ** -0.5).masked_fill(degree {sign} 0, 0.0)"
 
 
 @pytest.mark.parametrize(

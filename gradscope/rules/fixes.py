@@ -76,8 +76,13 @@ def _divisor(edge: Edge | None, event: Event, *_: object) -> Fixes:
     result = event.output.shape if event.output is not None else None
     is_power = edge.argument == "self" and bool(edge.cure.guard) and divisor.shape == result
     if is_power and divisor.zeros < divisor.numel and not divisor.requires_grad:
-        title = proposals.EMPTY.format(what=subject(edge, event))
-        code = f".masked_fill({text_at(edge, event)} == 0, 0.0)"
+        is_below = edge.nature is Nature.DOMAIN
+        if is_below and not event.values().get("exponent", 0) < 0:
+            return ()
+        title = (proposals.NOT_ABOVE if is_below else proposals.EMPTY).format(
+            what=subject(edge, event)
+        )
+        code = f".masked_fill({text_at(edge, event)} {'<=' if is_below else '=='} 0, 0.0)"
         return (Fix("guard-empty", title, "unsafe", code, request=ask.DivideByOne()),)
     if edge.argument != "other":
         return ()
@@ -325,7 +330,7 @@ PREFERENCE: Mapping[str, tuple[Callable[[Edge | None, Event, Trace], Fixes], ...
         _guards,
         _harmless,
     ),
-    "domain-error": (_logarithm, _positive, _guards),
+    "domain-error": (_logarithm, _positive, _divisor, _guards),
     "degenerate-decomposition": (_guards, _stable),
     "overflow": (_wider_half, _stable, _guards, _wider),
     "underflow": (_guards, _stable, _wider),

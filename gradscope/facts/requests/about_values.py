@@ -19,7 +19,8 @@ class KeepOff(Request):
 
 
 class DivideByOne(Request):
-    """Divide by 1 where the divisor is 0: 0 / 0 counts as 0, as does a negative power of 0.
+    """Divide by 1 where the divisor is 0: 0 / 0 counts as 0, as does a negative power of 0, or of
+    what has none since it is below 0.
     `is_total`: it is one number of data, as a count or a sum of weights, which 1 may stand for."""
 
     is_total: bool = False

@@ -88,8 +88,11 @@ def _one_instead(culprit: Culprit, request: ask.DivideByOne) -> Iterator[Candida
     if edge.argument == "self":
         node = _root(culprit) or node
         if can_repeat(culprit, node) and isinstance(culprit.node, ast.expr):
-            text = f"{culprit.text(culprit.node)}.masked_fill({culprit.text(node)} == 0, 0.0)"
-            title = proposals.EMPTY.format(what=_short(culprit, node, edge))
+            is_below = edge.nature is Nature.DOMAIN
+            empty = f"{culprit.text(node)} {'<=' if is_below else '=='} 0"
+            text = f"{culprit.text(culprit.node)}.masked_fill({empty}, 0.0)"
+            title = proposals.NOT_ABOVE if is_below else proposals.EMPTY
+            title = title.format(what=_short(culprit, node, edge))
             yield culprit.written(title, culprit.node, text)
         return
     if (root := _root(culprit)) is not None:

@@ -22,6 +22,7 @@ CLEANED = "put 0 where `{mask}` says that `{name}` is bad, before it is computed
 COUNTED = "keep the count {what} at 1 or more"
 AVERAGED = "let `{name}` average numbers, without their graphs"
 EMPTY = "let the result be 0 where {what} is 0"
+NOT_ABOVE = "let the result be 0 where {what} is not above 0"
 FOR_ALL = "let `{name}` be 1 where it is 0, for all that read it"
 BRANCHES = "compute each branch of `where` for what it is chosen for"
 HARMLESS = "give `{op}` a harmless operand where its result is thrown away"
