@@ -42,13 +42,14 @@ CONSEQUENCES["huge-gradient"] = CONSEQUENCES["exploding-gradient"] | {"huge-grad
 # Errors that come before the finding that leads: steps that were to be bounded, and were not, are
 # why they overshoot, one step along a huge gradient is why the loss leaps, a likelihood of
 # scores has no least, and a bound that a target lies beyond, and a value that is normalised by
-# itself, is where there is no slope.
+# itself, is where there is no slope. What never gets a gradient stays behind what follows it.
 REASONS = {
     "misplaced-clipping": frozenset(("diverging-training", "exploding-gradient")),
     "huge-gradient": frozenset(("diverging-training",)),
     "wrong-scores": frozenset(("diverging-training",)),
     "unreached-target": frozenset(("dead-gradient",)),
     "empty-reduction": frozenset(("dead-gradient",)),
+    "dead-gradient": frozenset(("diverging-training",)),
 }
 
 _PLACES = {name: place for place, name in enumerate(ORDER)}
@@ -91,8 +92,15 @@ def with_reasons_first(ranked: tuple[Finding, ...]) -> tuple[Finding, ...]:
         for finding in ranked
         if finding.severity is Severity.ERROR
         and ranked[0].name in REASONS.get(finding.name, frozenset())
+        and not _may_follow(finding)
     ]
     return (*first, *(finding for finding in ranked if finding not in first))
+
+
+def _may_follow(finding: Finding) -> bool:
+    """Whether it may as well come of what leads: a slope is 0 where values have been thrown to."""
+    flat = (one.trouble is Trouble.ZERO for one in finding.symptoms)
+    return finding.name == "dead-gradient" and any(flat)
 
 
 def _has_consequences(finding: Finding) -> bool:

@@ -106,7 +106,10 @@ class DivergingTraining(Rule):
     def _about(
         self, rise: divergence.Rise, trace: Trace, magnitudes: Magnitudes, roots: tuple[Root, ...]
     ) -> Finding:
-        updates, update = magnitudes.updates, magnitudes.updates[-1]
+        updates = magnitudes.updates
+        # A schedule may have ended at almost 0 by then: those that were long did it.
+        late = [one for one in updates if one.step >= rise.first] or updates[-1:]
+        update = max(reversed(late), key=lambda one: one.lr or 0.0)
         stale = any(one.stale for one in updates)
         fault = None if stale else divergence.overshoot(magnitudes, rise, trace.steps)
         total = None
