@@ -100,7 +100,7 @@ def compare(finding: Finding, before: Seen, after: Seen, *, same: bool, kind: st
     failed = _failure(finding, before.trace, after.trace, step)
     if failed is not None:
         is_next = after.trace.refusal or _raises_elsewhere(before.trace, after.trace)
-        return replace(failed, remains=_refusal(after)) if is_next else failed
+        return replace(failed, remains=next(iter(_errors(after)), None)) if is_next else failed
     remaining = _same_cause(finding, before, after)
     updates = {update.step for update in after.trace.magnitudes.updates}
     if remaining is not None and kind == "clip-norm" and step not in updates:
@@ -133,7 +133,7 @@ def compare(finding: Finding, before: Seen, after: Seen, *, same: bool, kind: st
         return _refuted(verdicts.ValuesMove(moves[0]))
     # A finite loss that is bit-identical vouches for the second run having been the same run.
     vouched = not moves and has_finite_loss(before.trace, step)
-    left_over = _left_over(before.trace, after)
+    left_over = [one for one in _errors(after) if not _comes_later(one, before.trace)]
     effects = _effects(finding, before.trace, after, kind, moves, theirs, left_over)
     twin = next((one for one in left_over if _key(one) == _key(finding)), None)
     return Outcome(Verified(effects), doubtful=not vouched, remains=twin)
@@ -162,9 +162,8 @@ def _refuted(by: verdicts.Objection, remains: Finding | None = None) -> Outcome:
     return Outcome(Refuted(by), doubtful=True, remains=remains)
 
 
-def _refusal(after: Seen) -> Finding | None:
-    """What the second run says of the exception that ended it."""
-    return next((one for one in after.findings if one.severity is Severity.ERROR), None)
+def _errors(after: Seen) -> list[Finding]:
+    return [one for one in after.findings if one.severity is Severity.ERROR]
 
 
 def _effects(
@@ -189,11 +188,6 @@ def _effects(
         moves=moves,
         remains=cause_of(left_over[0]) if left_over else None,
     )
-
-
-def _left_over(before: Trace, after: Seen) -> list[Finding]:
-    errors = (one for one in after.findings if one.severity is Severity.ERROR)
-    return [one for one in errors if not _comes_later(one, before)]
 
 
 def _failure(finding: Finding, before: Trace, after: Trace, step: int) -> Outcome | None:
@@ -300,9 +294,8 @@ def _new_findings(before: Seen, after: Seen, kind: str) -> list[Finding]:
     places = {_place(finding) for finding in before.findings}
     return [
         finding
-        for finding in after.findings
-        if finding.severity is Severity.ERROR
-        and _key(finding) not in known
+        for finding in _errors(after)
+        if _key(finding) not in known
         and not (_place(finding) in places and finding.step > max(f.step for f in before.findings))
         and not _was_dead(finding, before.trace, len(after.trace.steps), kind)
     ]
