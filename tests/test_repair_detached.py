@@ -71,13 +71,13 @@ for _ in range(4):
 """
 
 
-def test_each_of_two_findings_in_a_function_has_its_own_patch(gradscope, tmp_path):
+def test_two_findings_of_one_kind_in_a_function_are_repaired_by_one_patch(gradscope, tmp_path):
     (tmp_path / "net.py").write_text(TWO)
     done = gradscope("trace", "net.py", "--format", "json")
 
-    patches = [one["fixes"][0]["patch"] for one in json.loads(done.stdout)["findings"]]
-    assert ["ModuleList" in one for one in patches] == [True, False]
-    assert ["ModuleDict" in one for one in patches] == [False, True]
+    first, second = [one["fixes"][0]["patch"] for one in json.loads(done.stdout)["findings"]]
+    assert first == second
+    assert "ModuleList" in first and "ModuleDict" in first
 
 
 def test_what_numpy_computes_is_computed_in_torch(gradscope, tmp_path):

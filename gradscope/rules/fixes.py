@@ -76,8 +76,8 @@ def _divisor(edge: Edge | None, event: Event, *_: object) -> Fixes:
     result = event.output.shape if event.output is not None else None
     is_power = edge.argument == "self" and bool(edge.cure.guard) and divisor.shape == result
     if is_power and divisor.zeros < divisor.numel and not divisor.requires_grad:
-        is_below = edge.nature is Nature.DOMAIN
-        if is_below and not event.values().get("exponent", 0) < 0:
+        is_below = edge.nature is Nature.DOMAIN and event.values().get("exponent", 0.0) < 0
+        if edge.cause != "zero-division" and not is_below:
             return ()
         title = (proposals.NOT_ABOVE if is_below else proposals.EMPTY).format(
             what=subject(edge, event)
