@@ -474,6 +474,7 @@ GROUPS = {
 
 
 @pytest.mark.parametrize("case", GROUPS)
+@pytest.mark.long
 def test_what_was_collected_and_is_given_to_none_is_told_and_repaired(case, tmp_path):
     made, filled, written = GROUPS[case]
     program = tmp_path / "collected.py"

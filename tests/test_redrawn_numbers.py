@@ -65,6 +65,7 @@ def test_a_checkpoint_of_ones_own_that_draws_anew_is_told_and_repaired(tmp_path)
 
 
 @pytest.mark.parametrize("reentrant", [True, False])
+@pytest.mark.long
 def test_one_of_torchs_own_that_is_told_to_is_told_at_its_call(reentrant, tmp_path):
     call = f"checkpoint(part, x, use_reentrant={reentrant}, {FLAG})"
     text = PROGRAM.format_map(BARE | {"call": call})
