@@ -814,6 +814,20 @@ def test_a_count_that_is_divided_by_is_at_least_one(tmp_path):
     assert fix.code == "loss = (x * kept).sum() / kept.sum().clamp(min=1)"
 
 
+def test_what_is_no_divisor_is_not_divided_by(tmp_path):
+    program = tmp_path / "logarithm.py"
+    program.write_text(
+        "import torch\n"
+        "x = torch.ones(3, requires_grad=True)\n"
+        "torch.xlogy(x, torch.tensor([1.0, 2.0, -1.0])).sum().backward()\n"
+    )
+
+    (found,) = diagnosed_file(program).findings
+
+    assert found.rule == "GS203"
+    assert "guard-empty" not in [fix.kind for fix in found.fixes]
+
+
 @pytest.mark.parametrize(("weight", "sign"), [(0.0, "=="), (-2.0, "<=")])
 def test_a_negative_power_of_a_degree_that_has_none_is_0(weight, sign, tmp_path):
     program = tmp_path / "degrees.py"

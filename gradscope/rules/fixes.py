@@ -66,25 +66,29 @@ def _guards(edge: Edge | None, event: Event, *_: object) -> Fixes:
     return (Fix(kind, title, "unsafe", _fill(edge.cure.guard, edge, event), request=ask.KeepOff()),)
 
 
-def _divisor(edge: Edge | None, event: Event, *_: object) -> Fixes:
-    """Divide by 1 where 0 is divided by 0, or where the divisor is data: a count, a sum of a mask
-    or of weights. A negative power of such data, as of a graph's degrees, is 0 there. Nothing for
-    any other division."""
-    divisor = event.operand(edge.argument) if edge is not None else None
-    if edge is None or divisor is None:
+def _power(edge: Edge | None, event: Event, *_: object) -> Fixes:
+    """A negative power of data that has none, as of a graph's degrees, is 0: of 0, or of what is
+    below it."""
+    base = event.operand("self")
+    if edge is None or edge.argument != "self" or not edge.cure.guard or base is None:
+        return ()
+    is_below = edge.nature is Nature.DOMAIN and event.values().get("exponent", 0.0) < 0
+    if edge.cause != "zero-division" and not is_below:
         return ()
     result = event.output.shape if event.output is not None else None
-    is_power = edge.argument == "self" and bool(edge.cure.guard) and divisor.shape == result
-    if is_power and divisor.zeros < divisor.numel and not divisor.requires_grad:
-        is_below = edge.nature is Nature.DOMAIN and event.values().get("exponent", 0.0) < 0
-        if edge.cause != "zero-division" and not is_below:
-            return ()
-        title = (proposals.NOT_ABOVE if is_below else proposals.EMPTY).format(
-            what=subject(edge, event)
-        )
-        code = f".masked_fill({text_at(edge, event)} {'<=' if is_below else '=='} 0, 0.0)"
-        return (Fix("guard-empty", title, "unsafe", code, request=ask.DivideByOne()),)
-    if edge.argument != "other":
+    if base.shape != result or base.zeros >= base.numel or base.requires_grad:
+        return ()
+    template, sign = (proposals.NOT_ABOVE, "<=") if is_below else (proposals.EMPTY, "==")
+    code = f".masked_fill({text_at(edge, event)} {sign} 0, 0.0)"
+    title = template.format(what=subject(edge, event))
+    return (Fix("guard-empty", title, "unsafe", code, request=ask.DivideByOne()),)
+
+
+def _divisor(edge: Edge | None, event: Event, *_: object) -> Fixes:
+    """Divide by 1 where 0 is divided by 0, or where the divisor is data: a count, a sum of a mask
+    or of weights. Nothing for any other division."""
+    divisor = event.operand(edge.argument) if edge is not None else None
+    if edge is None or divisor is None or edge.argument != "other":
         return ()
     if event.values().get("self") != 0 and divisor.requires_grad:
         return ()
@@ -314,6 +318,7 @@ PREFERENCE: Mapping[str, tuple[Callable[[Edge | None, Event, Trace], Fixes], ...
         _started,
         _stable,
         _made_stably,
+        _power,
         _divisor,
         _selected,
         _positive,
@@ -330,7 +335,7 @@ PREFERENCE: Mapping[str, tuple[Callable[[Edge | None, Event, Trace], Fixes], ...
         _guards,
         _harmless,
     ),
-    "domain-error": (_logarithm, _positive, _divisor, _guards),
+    "domain-error": (_logarithm, _positive, _power, _guards),
     "degenerate-decomposition": (_guards, _stable),
     "overflow": (_wider_half, _stable, _guards, _wider),
     "underflow": (_guards, _stable, _wider),
