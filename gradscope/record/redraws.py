@@ -47,18 +47,18 @@ class Redraws:
         generator = _generator(args, kwargs)
         module = id(context.module.module) if context.module is not None else 0
         key = info.name, module, (inner or site)[0]
-        if generator is None or (key not in self._drawn and len(self._drawn) >= _MOST):
+        if not in_backward and len(self._drawn) < _MOST:
+            self._drawn.setdefault(key, _Drawn(site))
+        drawn = self._drawn.get(key)
+        if generator is None or drawn is None or len(drawn.states) >= _MOST:
             return
         # As numbers, and hashed: a state has 5,000 bytes.
         state = hash(tuple(generator.get_state().view(torch.int64).tolist()))
         if not in_backward:
-            first = self._drawn.setdefault(key, _Drawn(site))
-            first.site = site or first.site
-            if len(first.states) < _MOST:
-                first.states.add(state)
-        elif (known := self._drawn.get(key)) is not None and len(known.states) < _MOST:
-            if state not in known.states:
-                self._found_at(info, site, known.site, generator.device.type)
+            drawn.site = site or drawn.site
+            drawn.states.add(state)
+        elif state not in drawn.states:
+            self._found_at(info, site, drawn.site, generator.device.type)
 
     def _found_at(self, info: OpInfo, again: Site, first: Site, device: str) -> None:
         """The frames that both have in common run the part; those who call it tell the two runs

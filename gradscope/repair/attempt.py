@@ -165,9 +165,11 @@ class Bench:
         """What was made wrong several times in one function is repaired each time."""
         for _ in range(DEEPEST):
             more = next(self._next(one, outcome.remains), None) if outcome.remains else None
-            wider = one.joined(more) if more is not None and more.kind == one.kind else None
-            found = self._verdict(finding, wider) if wider is not None else outcome
-            if wider is None or not found.holds:
+            if more is None or more.kind != one.kind:
+                break
+            wider = one.joined(more)
+            found = self._verdict(finding, wider)
+            if not found.holds:
                 break
             one, outcome = wider, found
         return one, outcome
@@ -242,10 +244,10 @@ class Bench:
                     share = _decided_share(first)
                     found = worth.undecided(found, trace, other, step, share, one.kinds)
                 is_known = exact is not None and worth.shows_gradients(exact, step)
+                judged = Outcome(found)
                 if not same and not is_known and isinstance(found, Verified):
-                    return self._gone_on(finding, found, again, after, step, outcome.remains)
-                twin = outcome.remains if isinstance(found, Verified) else None
-                return Outcome(found, remains=twin)
+                    judged = self._gone_on(finding, found, again, after, step)
+                return replace(judged, remains=outcome.remains) if judged.holds else judged
         except KeyboardInterrupt:
             self.budget.interrupt()
             return Outcome(NotTried(Reason.INTERRUPTED))
@@ -274,29 +276,22 @@ class Bench:
         return self._runs[key]
 
     def _gone_on(
-        self,
-        finding: Finding,
-        verdict: Verified,
-        again: Again,
-        after: Seen,
-        step: int,
-        twin: Finding | None,
+        self, finding: Finding, verdict: Verified, again: Again, after: Seen, step: int
     ) -> Outcome:
         """The verdict after a few more steps, where any follow and as far as it is allowed."""
         if not after.trace.updates or not after.trace.ending.at_limit:
-            return Outcome(verdict, remains=twin)
+            return Outcome(verdict)
         try:
             trace = again(step + 1 + AHEAD, Purpose.AHEAD)
         except FAILURES:  # TimeoutError is an OSError
-            return Outcome(verdict, remains=twin)
+            return Outcome(verdict)
         ahead = Seen(trace, self.diagnose(trace))
         back = is_back(finding, self.before, ahead)
         if back is not None:
             follows = verdicts.Follows(back.step, cause_of(back))
             remains = back if is_another(back, finding) else None
             return Outcome(Holds(verdict.effects, follows), remains=remains)
-        found = worth.gone_on(verdict, self.before.trace, ahead, step)
-        return Outcome(found, remains=twin if isinstance(found, Verified) else None)
+        return Outcome(worth.gone_on(verdict, self.before.trace, ahead, step))
 
     def _in_float64(self, step: int) -> Trace | None:
         """The program without any patch, where that shows what is right; None where it does not,

@@ -239,11 +239,7 @@ def is_back(finding: Finding, before: Seen, ahead: Seen) -> Finding | None:
     if before.trace.refusal is None:
         return None
     asked = {type(fix.request) for fix in finding.fixes if fix.request is not None}
-    alike = (
-        one
-        for one in ahead.findings
-        if one.severity is Severity.ERROR and asked & {type(fix.request) for fix in one.fixes}
-    )
+    alike = (one for one in _errors(ahead) if asked & {type(fix.request) for fix in one.fixes})
     return next(alike, None)
 
 

@@ -64,7 +64,8 @@ class NanReads:
         self._reads: dict[object, _Reads] = {}  # by place
         self._kept: dict[object, _Kept] = {}  # by the place of birth
         self._handled: set[int] = set()  # events whose NaN the program asked about
-        # The events whose values became Python numbers that are NaN, and those that are inf.
+        # The events whose values became Python numbers that are NaN, and those that are inf: of
+        # two nobody knows which it was that comes back, so that no more are held.
         self._numbers: dict[bool, set[int]] = {True: set(), False: set()}
         self.watched: UnseenRead | None = None  # the first one in a step whose ops nobody saw
 
@@ -112,14 +113,15 @@ class NanReads:
         self._settle()
         stain = self._context.provenance.of(tensor)
         if stain is not None and not stain.intended and holds_bad(tensor):
-            self._numbers[has_nan(tensor)].add(stain.event)
+            known = self._numbers[has_nan(tensor)]
+            if len(known) < 2:
+                known.add(stain.event)
 
     def behind(self, number: float) -> int | None:
         """The event whose value the program has read as a Python number, where a number that is as
         bad comes into an op: the only one that it can have been."""
         known = self._numbers[math.isnan(number)] if not math.isfinite(number) else ()
-        alive = [one for one in known if one in self._context.journal.events]
-        return alive[0] if len(alive) == 1 else None
+        return next(iter(known)) if len(known) == 1 else None
 
     def note_watched(self, frame: FrameType) -> None:
         """A NaN was read in a step whose ops nobody saw. Of a place that read one in a step in full

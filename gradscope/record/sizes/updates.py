@@ -105,7 +105,7 @@ class Updates:
 
     def note_by_hand(self, step: int, leaf: torch.Tensor, fresh: Freshness, frame: Any) -> None:
         """The first leaf is written without an optimizer."""
-        self._train_by_hand(leaf, frame)
+        self.train_by_hand(leaf, frame)
         user, _ = note_site(frame)
         known = None if fresh.stale is None else bool(fresh.stale_of([leaf]))
         update = Update(
@@ -114,13 +114,9 @@ class Updates:
         _keep(self._by_hand, step, update)
 
     def train_by_hand(self, leaf: torch.Tensor, frame: Any) -> None:
-        """Another leaf is written in the same update. Beside optimizers that is none: weights are
-        clipped, or averaged."""
-        if id(leaf) not in self.trained:
-            self._train_by_hand(leaf, frame)
-
-    def _train_by_hand(self, leaf: torch.Tensor, frame: Any) -> None:
-        if not self._updates:
+        """A leaf is written, the first or another one of an update. Beside optimizers that is none:
+        weights are clipped, or averaged."""
+        if not self._updates and id(leaf) not in self.trained:
             self._written.add(id(leaf))
             self._train(leaf, frame)
 

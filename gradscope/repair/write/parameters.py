@@ -69,8 +69,8 @@ def with_collected(culprit: Culprit, request: ask.AddParameters) -> Ways:
     first = argument(culprit.call, "params", 0)
     if request.collected and isinstance(first, HOLDERS):
         group = request.collected.removesuffix("['params']")
-        lists = (f"*{group}",) if group == request.collected else ()
-        for more in (*lists, group if not lists else f'{{"params": {group}}}'):
+        is_list = group == request.collected
+        for more in (f"*{group}", f'{{"params": {group}}}') if is_list else (group,):
             yield [culprit.replace(first, f"[*{culprit.text(first)}, {more}]")]
     yield from added(culprit, request)
 

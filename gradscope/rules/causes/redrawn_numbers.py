@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from gradscope.facts import Finding, Phase, Redraw, Root, Severity, Trace
+from gradscope.facts import Finding, Phase, Redraw, Root, Trace
 from gradscope.facts import requests as ask
 from gradscope.rules.rule import Rule, places
 from gradscope.rules.wording import phrases
@@ -46,19 +46,21 @@ class RedrawnNumbers(Rule):
         who = "The program's own backward" if one.own else "`checkpoint`, in backward,"
         kept = "without the state that the generator had" if one.own else "as it is told to"
         (place, first), *others = one.places
-        request = ask.RestoreRandomState(one.places, one.device)
         uses = [("use", first, "runs it first")] if one.own else []
         uses += [("use", again, "draws anew too") for again, _ in others]
         return self.found(
             f"backward runs a part of the forward pass again, and `{op}` draws other numbers there",
             f"{who} computes this part once more, {kept}. Other elements are dropped than in the"
             " forward pass: the gradient is not that of the loss.",
-            severity=Severity.ERROR,
             phase=Phase.BACKWARD if one.own else Phase.FORWARD,
             step=one.step,
             op=one.op,
             location=place,
             label="draws anew",
             related=places(*uses),
-            fixes=(request if one.own else ask.KeepRandomState(),),
+            fixes=(
+                ask.RestoreRandomState(one.places, one.device)
+                if one.own
+                else ask.KeepRandomState(),
+            ),
         )

@@ -143,9 +143,9 @@ def _left_out(usage: Usage, magnitudes: Magnitudes) -> Lost | None:
         for leaf in _unheld(magnitudes)
         if leaf.training and _stays([bool(leaf.norms[step]) for step in measured])
     )
-    how = Loss.NO_GROUP if is_split(usage, others, magnitudes) else Loss.LEFT_OUT
     if not others:
         return None
+    how = Loss.NO_GROUP if is_split(usage, others, magnitudes) else Loss.LEFT_OUT
     of, known = usage.updates, collected(usage, others)
     return Lost(how, usage, of, of, others=others, collected=known)
 
