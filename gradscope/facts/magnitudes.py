@@ -11,7 +11,7 @@ from gradscope.dataclass import dataclass
 from gradscope.facts.events import Leap
 from gradscope.facts.functions import OwnBackward
 from gradscope.facts.places import Call, Location, Zeroed
-from gradscope.facts.usage import ModeKept, Reload, ScaledUpdate, Undoing, UnreadFlag, Usage
+from gradscope.facts.usage import ModuleUse, Reload, ScaledUpdate, Undoing, UnreadFlag, Usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,7 +343,7 @@ class Magnitudes:
     # own norms, in the order of the forward pass, and no gradient's.
     swelling: Growth | None = None
     own_backwards: tuple[OwnBackward, ...] = ()  # of modules, that nobody called
-    modes: tuple[ModeKept, ...] = ()  # that models were left in
+    modes: tuple[ModuleUse, ...] = ()  # that models were left in
     reloads: tuple[Reload, ...] = ()  # of states that are no copies
     undoings: tuple[Undoing, ...] = ()
     unread_flags: tuple[UnreadFlag, ...] = ()

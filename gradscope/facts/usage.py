@@ -147,6 +147,28 @@ class ModeKept:
 
 
 @dataclass(frozen=True, slots=True)
+class StaleStatistics:
+    """A model that follows the weights of `source`, and whose BatchNorm has kept the statistics
+    that it had at first while those of `source` moved. It has run without gradients in eval mode at
+    `runs` steps, of which `last` is the last one. `untouched`: each has the mean 0 and the variance
+    1. `written_at`: where its weights are written, as far as the steps that were looked at in full
+    showed, where `own` and `other` lead to it and to `source`; `runs_at`: where it runs."""
+
+    model: str
+    source: str
+    runs: int
+    last: int
+    untouched: bool
+    written_at: Location | None = None
+    runs_at: Location | None = None
+    own: str = ""
+    other: str = ""
+
+
+ModuleUse = ModeKept | StaleStatistics
+
+
+@dataclass(frozen=True, slots=True)
 class Reload:
     """A state of the module `model` that was loaded into it before pass `step`, and is its own
     parameters, `passes` older: it was taken at `taken_at`, and is no copy. Of one that was just

@@ -10,11 +10,12 @@ from typing import Any
 
 import torch
 
-from gradscope.record.sites import OURS, USER, kind_of_file, user_frames
+from gradscope.record.sites import OURS, USER, kind_of, kind_of_file, user_frames
 
 _MANY = 200  # entries of a container that are looked through
 _DEEPEST = 3  # holders between a variable and a module: `trainer.parts["nets"][0]`
 _MOST_HELD = 20_000  # values that are looked at for one frame
+_CALL = torch.nn.Module._call_impl.__code__
 
 
 def variables(scope: Mapping[str, Any]) -> list[tuple[str, Any]]:
@@ -132,3 +133,16 @@ def has_peers() -> bool:
     their memory yet, and a call may wait for others."""
     distributed = torch.distributed
     return distributed.is_available() and distributed.is_initialized()
+
+
+def outermost(frame: FrameType | None) -> tuple[Any, FrameType | None]:
+    """The outermost module that runs there, and who of the user's called it."""
+    root = caller = None
+    while frame is not None:
+        one = frame.f_locals.get("self") if frame.f_code is _CALL else None
+        if one is not None:
+            root, caller = one, frame.f_back
+        frame = frame.f_back
+    while caller is not None and kind_of(caller.f_code) != USER:
+        caller = caller.f_back
+    return root, caller

@@ -5,7 +5,7 @@ from gradscope.facts.magnitudes import Clearing, NoGradient, Summed, Update
 from gradscope.facts.numbers import text_of
 from gradscope.facts.places import Location
 from gradscope.facts.requests.request import Request
-from gradscope.facts.usage import ModeKept, Schedule, Usage
+from gradscope.facts.usage import ModeKept, Schedule, StaleStatistics, Usage
 
 
 class LowerRate(Request):
@@ -213,6 +213,12 @@ class SetMode(Request):
     """Set train mode before training, and eval mode before an evaluation."""
 
     kept: ModeKept
+
+
+class FollowStatistics(Request):
+    """Copy the statistics of BatchNorm where a model's weights are made to follow another one's."""
+
+    stale: StaleStatistics
 
 
 class SetFlag(Request):

@@ -84,7 +84,7 @@ class Sizes:
         self._at_work = False  # an optimizer is
         self._stack = ExitStack()
         self._own_backwards = OwnBackwards(self._stack, names)
-        self._modes = TrainingModes(context)
+        self.modes = TrainingModes(context)
         self._reloads = Reloads(context, self.usages)
         self._not_checked: tuple[NotChecked, ...] = ()
 
@@ -93,7 +93,7 @@ class Sizes:
         stack.enter_context(self._stack)
         self._clipping.install(stack, thread)
         self.usages.install(stack, thread)
-        self._modes.install(stack, thread)
+        self.modes.install(stack, thread)
         self._reloads.install(stack, thread)
         self.leaves.install(stack, thread)
         self._replacements.install(stack, thread)
@@ -136,7 +136,7 @@ class Sizes:
         if one.accumulates and not self._accumulates:
             self._begin_accumulating()
         if one.accumulates or (one.trains and not self._accumulates):
-            self._modes.note_pass()
+            self.modes.note_pass()
             return self._watched(engine, one)
         # Beside `backward`, what is handed out is not what the program trains with.
         self.loss = None
@@ -155,7 +155,7 @@ class Sizes:
         """So many passes and updates were not looked at."""
         self.loss = passed.loss
         self._passes += passed.passes
-        self._modes.note_coasted(passed.passes)
+        self.modes.note_coasted(passed.passes)
         self.inspection.note_coasted(passed.made_until)
         if passed.passes:
             self._clipping.forget()
@@ -392,7 +392,7 @@ class Sizes:
             summed=self._summed,
             swelling=self._growths.swelling,
             own_backwards=self._own_backwards.facts(),
-            modes=self._modes.facts(self.updates.trained.keys(), self.names.modules),
+            modes=self.modes.facts(self.updates.trained.keys(), self.names.modules),
             reloads=self._reloads.facts(),
             undoings=self._reloads.undoings(),
             unread_flags=unread_flags(self.names, self.updates.held, self.usages.files),

@@ -12,12 +12,12 @@ import torch
 from gradscope.facts import Leaf, Location
 from gradscope.record.events.provenance import Memories
 from gradscope.record.finite import dtype_of, elements, shard_of
+from gradscope.record.held import outermost
 from gradscope.record.names import Names, flat_part
 from gradscope.record.passes import Graded
 from gradscope.record.sites import Site, note_site, place_of
 from gradscope.record.sizes.built import Built
 from gradscope.record.sizes.crossings import norm_of
-from gradscope.record.sizes.module_use import outermost
 from gradscope.record.stand_ins import is_elsewhere, stand_in, without_us
 from gradscope.source.hand_updates import is_lost
 

@@ -12,20 +12,21 @@ import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from gradscope.facts import ModeKept, OwnBackward
+from gradscope.facts import ModeKept, ModuleUse, OwnBackward
 from gradscope.ops.traits import Trait, has
 from gradscope.record.context import RunContext
 from gradscope.record.definitions import head
+from gradscope.record.held import outermost
 from gradscope.record.journal import Note
 from gradscope.record.names import Names
 from gradscope.record.sites import USER, Site, kind_of, note_site, resolve
+from gradscope.record.sizes.followers import Followers, is_touched, keeps_statistics
 from gradscope.record.stand_ins import is_elsewhere, stand_in, without_us
 from gradscope.record.tracing import unobserved
 
 _FEWEST = 3  # passes in a row: one may be an attack, or a look at the data
 _RARE = 0.25  # of all passes: what runs at each step gives a loss of another model its values
 _TWO_MODES = (_BatchNorm, nn.Dropout)
-_CALL = nn.Module._call_impl.__code__
 
 
 class _Model:
@@ -43,10 +44,10 @@ class _Model:
     def is_untouched(self) -> bool:
         """Whether its statistics are those that every BatchNorm is made with."""
         kept: list[Any] = [one for one in self.parts if isinstance(one, _BatchNorm)]
-        if not kept or any(one.running_mean is None or one.running_mean.is_meta for one in kept):
+        if not kept or not all(keeps_statistics(one) for one in kept):
             return False
         with unobserved():
-            return not any(one.running_mean.any() or one.running_var.ne(1).any() for one in kept)
+            return not any(is_touched(one) for one in kept)
 
     def note_pass(self, step: int, in_eval: Set[int]) -> None:
         """`in_eval`: the parts, by id, that have run with gradients in eval mode."""
@@ -71,6 +72,7 @@ class TrainingModes:
         self._met: WeakSet[nn.Module] = WeakSet()  # parts of which that is known
         self._setting = False
         self._in_eval: set[int] = set()  # the parts that run so, with gradients, by id
+        self.followers = Followers()
 
     def install(self, stack: ExitStack, thread: int) -> None:
         train: Any = nn.Module.train
@@ -103,16 +105,19 @@ class TrainingModes:
                         self._called[root] = note_site(caller)[0]
                 if not one.training:
                     self._in_eval.add(id(one))
-            elif one.training:
-                self._note_run(*outermost(sys._getframe(1)))
+            elif one.training or keeps_statistics(one):
+                self._note_run(one, *outermost(sys._getframe(1)))
             with without_us:
                 return original(one, *args, **kwargs)
 
         stand_in(stack, kind, "forward", forward)
 
-    def _note_run(self, root: Any, caller: FrameType | None) -> None:
-        """A part runs in train mode and without gradients: of the outermost module around it."""
+    def _note_run(self, part: nn.Module, root: Any, caller: FrameType | None) -> None:
+        """A part runs without gradients: of the outermost module around it."""
         model = self._models.get(id(root))
+        if caller is not None and not part.training:
+            self.followers.note_run(root, caller, self._context.step)
+            return
         if model is None or caller is None or not self._context.step:
             return
         _, set_after = self._set.get(model.module, ((), -1))
@@ -143,9 +148,10 @@ class TrainingModes:
             elif model.trains:
                 model.trains += passes
 
-    def facts(self, trained: Collection[int], names: Mapping[int, str]) -> tuple[ModeKept, ...]:
-        """Of the models whose parameters, by id, somebody trains."""
-        found = []
+    def facts(self, trained: Collection[int], names: Mapping[int, str]) -> tuple[ModuleUse, ...]:
+        """Of the models whose parameters, by id, somebody trains, and of those that follow them."""
+        running = self._context.names.running.values()
+        found: list[ModuleUse] = [*self.followers.facts(trained, running, names)]
         for key, model in self._models.items():
             kinds = tuple(sorted({type(one).__name__ for one in model.parts}))
             passes = model.trains + model.evals
@@ -222,16 +228,3 @@ class OwnBackwards:
             for kind, own in self._found.items()
             if kind not in self._called
         )
-
-
-def outermost(frame: FrameType | None) -> tuple[Any, FrameType | None]:
-    """The outermost module that runs there, and who of the user's called it."""
-    root = caller = None
-    while frame is not None:
-        one = frame.f_locals.get("self") if frame.f_code is _CALL else None
-        if one is not None:
-            root, caller = one, frame.f_back
-        frame = frame.f_back
-    while caller is not None and kind_of(caller.f_code) != USER:
-        caller = caller.f_back
-    return root, caller

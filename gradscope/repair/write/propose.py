@@ -178,6 +178,7 @@ BY_FIELDS: Mapping[type[ask.Request], Callable[[Culprit, Any], Ways]] = {
     ask.DivideLoss: stepping.divided,
     ask.AverageOnce: stepping.averaged_once,
     ask.SetMode: training.set_mode,
+    ask.FollowStatistics: training.statistics_followed,
     ask.CopyState: training.copied,
     ask.LoadOtherWay: training.swapped,
     ask.RestoreRandomState: drawn.restored,

@@ -10,7 +10,7 @@ from gradscope.facts import Edit, Location, text_of
 from gradscope.facts import requests as ask
 from gradscope.ops.dtypes import Margin, eps_for
 from gradscope.repair.write.culprit import Candidate, Culprit, Edits, Ways
-from gradscope.repair.write.splice import before, keyword, moved_before
+from gradscope.repair.write.splice import after, before, keyword, moved_before
 from gradscope.rules.wording import proposals
 from gradscope.source import Source, definition, expression, holds
 from gradscope.source.arguments import argument, called
@@ -237,6 +237,37 @@ def set_mode(culprit: Culprit, request: ask.SetMode) -> Ways:
         evaluation = _mode_set(culprit, kept.sites, kept.trains_at, "eval")
         edits = (*evaluation, *edits) if evaluation else ()
     yield edits
+
+
+def statistics_followed(culprit: Culprit, request: ask.FollowStatistics) -> Ways:
+    """`own.copy_(other)` for the buffers, below the loop that goes through the parameters."""
+    source, stale = culprit.source, request.stale
+    place = statement_at(source, culprit.finding.location)
+    if place is None or stale.written_at is None or not (stale.own and stale.other):
+        return
+    around = [place, *(one for one in ancestors(source, place) if isinstance(one, ast.stmt))]
+    loop = next((one for one in around if isinstance(one, ast.For)), None)
+    loop = loop if loop is not None and _goes_through_parameters(loop) else None
+    match loop:
+        case ast.For(
+            target=ast.Tuple(elts=[ast.Name(), ast.Name()] as names),
+            iter=ast.Call(func=ast.Name("zip"), args=[_, _] as both),
+        ) if {source.of(one) for one in both} == {
+            f"{one}.parameters()" for one in (stale.own, stale.other)
+        }:
+            first = source.of(both[0]) == f"{stale.own}.parameters()"
+            own, other = map(source.of, names if first else reversed(names))
+            pairs = source.of(loop.iter).replace(".parameters()", ".buffers()")
+            lines = f"for {source.of(loop.target)} in {pairs}:", f"    {own}.copy_({other})"
+        case _:
+            pairs = f"zip({stale.own}.buffers(), {stale.other}.buffers())"
+            lines = f"for own, other in {pairs}:", "    own.copy_(other)"
+    yield after(source, loop or place, *lines)
+
+
+def _goes_through_parameters(loop: ast.For) -> bool:
+    calls = parts(loop.iter, ast.Call)
+    return any(_method(one) in ("parameters", "named_parameters") for one in calls)
 
 
 def copied(culprit: Culprit, request: ask.CopyState) -> Ways:

@@ -1,11 +1,22 @@
-"""A model that trains as if it were evaluated, or is evaluated as if it trained."""
+"""A model that trains as if it were evaluated, or is evaluated as if it trained, and a copy that is
+evaluated with the statistics of another time."""
 
 from collections.abc import Iterator, Sequence
 
-from gradscope.facts import Finding, ModeKept, Phase, Root, Severity, Step, Trace, plural
+from gradscope.facts import (
+    Finding,
+    ModeKept,
+    Phase,
+    Root,
+    Severity,
+    StaleStatistics,
+    Step,
+    Trace,
+    plural,
+)
 from gradscope.facts import requests as ask
 from gradscope.rules.reading import measurements
-from gradscope.rules.rule import Rule
+from gradscope.rules.rule import Rule, places
 from gradscope.rules.wording import phrases
 
 
@@ -13,12 +24,15 @@ class WrongMode(Rule):
     """
     ## What it does
     Finds a model with BatchNorm or Dropout that is trained in eval mode, or that runs without
-    gradients in train mode, now and then, as an evaluation does.
+    gradients in train mode, now and then, as an evaluation does. Or a copy of a model that follows
+    its weights, and is evaluated with the statistics that its BatchNorm was copied with.
 
     ## Why is this bad?
     In eval mode BatchNorm normalises by statistics that no longer follow the data, and Dropout does
     nothing. In train mode an evaluation hangs on what else is in its batch, drops activations at
     random, and moves the statistics of BatchNorm by data that the model is not trained on.
+    `parameters()` leaves these statistics out, which are buffers: weights that follow another model
+    without them are evaluated with a mean and a variance that belong to other weights.
 
     ## Example
     ```python
@@ -48,7 +62,10 @@ class WrongMode(Rule):
 
     def check(self, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:
         for kept in trace.magnitudes.modes:
-            yield self._about(kept, trace.steps)
+            if isinstance(kept, ModeKept):
+                yield self._about(kept, trace.steps)
+            else:
+                yield self._about_stale(kept)
 
     def _about(self, kept: ModeKept, steps: Sequence[Step]) -> Finding:
         parts, times = phrases.listed(kept.parts), plural(kept.times, "time")
@@ -85,6 +102,26 @@ class WrongMode(Rule):
             label=label,
             evidence=measurements.fields_of(kept, "mode", "parts", "times", "passes"),
             fixes=(ask.SetMode(kept),),
+        )
+
+    def _about_stale(self, stale: StaleStatistics) -> Finding:
+        kept = "mean 0 and variance 1" if stale.untouched else "the statistics it was copied with"
+        place = stale.written_at or stale.runs_at
+        runs = places(("evaluated", stale.runs_at, "normalises by them"))
+        return self.found(
+            f"BatchNorm of `{stale.model}` keeps {kept}, and only its weights move",
+            f"Its weights follow those of `{stale.source}`, whose statistics have moved; its own"
+            " have not. They are buffers, which `parameters()` leaves out, and in eval mode it"
+            " normalises by them.",
+            severity=Severity.ERROR,
+            phase=Phase.FORWARD,
+            step=stale.last,
+            op=stale.model,
+            location=place,
+            label="follows the weights alone" if stale.written_at else "normalises by them",
+            related=runs if stale.written_at else (),
+            evidence=measurements.fields_of(stale, "source", "runs"),
+            fixes=(ask.FollowStatistics(stale),),
         )
 
 

@@ -324,6 +324,10 @@ _WORDS: Mapping[type[ask.Request], _Words] = {
     ask.SetMode: _graph(
         "call `eval()` before an evaluation, and `train()` after it", "{0.kept.model}.eval()"
     ),
+    ask.FollowStatistics: _graph(
+        "copy the statistics of BatchNorm along with the weights",
+        "for own, other in zip(teacher.buffers(), student.buffers()):\n    own.copy_(other)",
+    ),
     ask.LogTarget: ("stable-op", "tell the loss that its target is a logarithm", "log_target=True"),
     ask.KeepAsList: _graph("keep the parameters in a list", "list(model.parameters())"),
     ask.SetFlag: _graph("set `requires_grad` of the parameters themselves"),

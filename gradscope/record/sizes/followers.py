@@ -1,0 +1,126 @@
+"""Copies of a model that follow its weights and not its statistics: a teacher, a target network or
+an average over the run, whose BatchNorm is evaluated with those that it was copied with."""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from types import FrameType
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from gradscope.facts import StaleStatistics
+from gradscope.record.sites import Site, note_site, place_of, user_frames
+from gradscope.record.sizes.leaves import has_memory
+from gradscope.record.sizes.sights import modules_of
+from gradscope.record.tracing import unobserved
+
+_FEWEST = 3  # steps at which it has run: before the last one, what it gives may not be used
+_SAMPLED = 8  # elements of each
+
+
+@dataclass(slots=True)
+class Follower:
+    """A model that runs without gradients in eval mode, as it was when it first did."""
+
+    module: nn.Module
+    norms: list[Any]
+    weights: list[list[Any]]
+    statistics: list[list[Any]]
+    runs_at: Site
+    last: int = -1  # the step at which it ran last
+    runs: int = 0  # steps at which it did
+    written_at: Site = ()
+    # What leads to each module where its weights are written, by id.
+    there: Mapping[int, str] = field(default_factory=dict)
+
+    def has_stood_still(self) -> bool:
+        """Whether its weights have moved, and no statistics of it."""
+        is_same = samples(_statistics(self.norms)) == self.statistics
+        return is_same and samples(self.module.parameters()) != self.weights
+
+
+class Followers:
+    """Told of each BatchNorm that runs so, and of what is written outside of optimizers."""
+
+    def __init__(self) -> None:
+        self._found: dict[int, Follower] = {}
+        self._by_memory: dict[int, Follower] = {}
+
+    def note_run(self, root: nn.Module, caller: FrameType, step: int) -> None:
+        one = self._found.get(id(root))
+        if one is None:
+            one = self._found[id(root)] = self._met(root, note_site(caller)[0])
+        if one.last != step:
+            one.runs, one.last = one.runs + 1, step
+
+    def _met(self, root: nn.Module, site: Site) -> Follower:
+        norms = [one for one in root.modules() if keeps_statistics(one)]
+        with unobserved():
+            sampled = samples(root.parameters()), samples(_statistics(norms))
+        one = Follower(root, norms, *sampled, site)
+        for weight in filter(has_memory, root.parameters()):
+            self._by_memory[weight.data_ptr()] = one
+        return one
+
+    def note_write(self, tensor: Any, frame: FrameType) -> None:
+        if not self._by_memory or not has_memory(tensor):
+            return
+        one = self._by_memory.get(tensor.data_ptr())
+        if one is not None and not one.written_at:
+            one.written_at = note_site(frame)[0]
+            for user in user_frames(frame)[:1]:
+                one.there = {id(found()): name for name, found in modules_of(user)}
+
+    def facts(
+        self, trained: Collection[int], running: Iterable[nn.Module], names: Mapping[int, str]
+    ) -> tuple[StaleStatistics, ...]:
+        """Of those that nobody trains (`trained`: parameters, by id), beside a model of `running`
+        that somebody does, and that has the same parts."""
+        found = []
+        learning = [
+            one for one in running if any(id(weight) in trained for weight in one.parameters())
+        ]
+        for one in self._found.values():
+            if one.runs < _FEWEST or any(id(own) in trained for own in one.module.parameters()):
+                continue
+            with unobserved():
+                source = next((its for its in learning if _has_left(its, one)), None)
+                if source is None or not one.has_stood_still():
+                    continue
+                untouched = not any(is_touched(norm) for norm in one.norms)
+            own, other = (names.get(id(its)) or type(its).__name__ for its in (one.module, source))
+            places = place_of(one.written_at), place_of(one.runs_at)
+            there = one.there.get(id(one.module), ""), one.there.get(id(source), "")
+            found.append(
+                StaleStatistics(own, other, one.runs, one.last, untouched, *places, *there)
+            )
+        return tuple(found)
+
+
+def keeps_statistics(one: Any) -> bool:
+    return isinstance(one, _BatchNorm) and has_memory(one.running_mean)
+
+
+def is_touched(norm: Any) -> bool:
+    """Whether its statistics are other than those that every BatchNorm is made with."""
+    return bool(norm.running_mean.any() or norm.running_var.ne(1).any())
+
+
+def samples(tensors: Iterable[torch.Tensor]) -> list[list[Any]]:
+    """A few elements of each."""
+    return [one.detach().flatten()[:_SAMPLED].tolist() for one in tensors if has_memory(one)]
+
+
+def _statistics(norms: Iterable[Any]) -> list[torch.Tensor]:
+    return [kept for one in norms for kept in (one.running_mean, one.running_var)]
+
+
+def _has_left(source: nn.Module, follower: Follower) -> bool:
+    """Whether a model has the parameters of another one, and statistics that are no longer its."""
+    shapes = [[one.shape for one in model.parameters()] for model in (source, follower.module)]
+    if shapes[0] != shapes[1] or source is follower.module:
+        return False
+    norms = [one for one in source.modules() if keeps_statistics(one)]
+    return len(norms) == len(follower.norms) and samples(_statistics(norms)) != follower.statistics
