@@ -15,7 +15,7 @@ from gradscope.record.broadcasts import Broadcasts
 from gradscope.record.context import RunContext
 from gradscope.record.dispatch import Dispatch
 from gradscope.record.events.examine import Examiner
-from gradscope.record.events.reads import NanReads
+from gradscope.record.events.reads import BadReads
 from gradscope.record.finite import item, quick_total, runs_later
 from gradscope.record.journal import Note, Raw
 from gradscope.record.margins import Margins
@@ -26,7 +26,7 @@ from gradscope.record.redraws import Redraws
 from gradscope.record.refusals import Notes
 from gradscope.record.schema import OpInfo, read_schema
 from gradscope.record.sites import called_by_engine, note_site
-from gradscope.record.sizes.built import is_zero
+from gradscope.record.sizes.built import is_number_zero
 from gradscope.record.sizes.gradients import Sizes
 from gradscope.record.stand_ins import runs_ops
 from gradscope.record.tracing import unprofiled
@@ -55,7 +55,7 @@ class RecordingMode(Dispatch):
     ) -> None:
         super().__init__(context)
         self.sizes = sizes
-        self.reads = NanReads(context, lambda: self.window.close())
+        self.reads = BadReads(context, lambda: self.window.close())
         self.margins = Margins(context) if hazards else None
         self.broadcasts = Broadcasts(context)
         self.redraws = Redraws(context)
@@ -264,7 +264,7 @@ class RecordingMode(Dispatch):
             frame = sys._getframe(2)
             self.sizes.note_write(args[0], frame)
             self.sizes.modes.followers.note_write(args[0], frame)
-            if info.name == "zero" or (info.name == "fill" and is_zero(args[1])):
+            if info.name == "zero" or (info.name == "fill" and is_number_zero(args[1])):
                 self.sizes.leaves.built.note_zeroed(args[0], frame)
             context.shielded(info.name, self._note_write, info, args[0], frame)
         if not args or not isinstance(args[0], torch.Tensor):

@@ -276,7 +276,7 @@ class DrawWeights(Request):
 
 
 @dataclass(frozen=True, slots=True)
-class Factor:
+class ZeroFactor:
     """A factor that starts at 0 as the other one does, and `place`, which has made it so: for both
     where it is `shared`, `earlier` for this one. It has so many dimensions. The rest is as in
     `Zeroed`."""
@@ -292,7 +292,7 @@ class Factor:
 class StartFactors(Request):
     """Start each of these from other numbers than 0, and leave the factor behind them at 0."""
 
-    factors: tuple[Factor, ...]
+    factors: tuple[ZeroFactor, ...]
 
 
 class KeepNorm(Request):

@@ -19,7 +19,7 @@ from gradscope.record.context import RunContext
 from gradscope.record.events import measure
 from gradscope.record.events.origins import LITERAL, Origins
 from gradscope.record.events.provenance import covers_storage, storage_key
-from gradscope.record.events.reads import NanReads
+from gradscope.record.events.reads import BadReads
 from gradscope.record.finite import ends_of, has_nan, holds_bad, pieces, plain, some_nan
 from gradscope.record.graph import node_name
 from gradscope.record.journal import UNRESOLVED, Note, Raw
@@ -41,7 +41,7 @@ class Examiner:
         self,
         context: RunContext,
         on_bad_result: Callable[[Raw, Sequence[torch.Tensor]], None],
-        reads: NanReads,
+        reads: BadReads,
     ) -> None:
         self.context = context
         self.on_bad_result = on_bad_result  # told the event, and the tensors that the op wrote

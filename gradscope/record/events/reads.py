@@ -53,7 +53,7 @@ class _Kept:
     step: int
 
 
-class NanReads:
+class BadReads:
     """Counts what is read at each place in the last step that read there. Where some of it is
     finite, the program knows of missing values: a class without a sample has no score."""
 

@@ -70,7 +70,7 @@ class Built:
         def fill(tensor: Any, *val: Any, **more: Any) -> Any:
             with without_us:
                 result = original(tensor, *val, **more)
-            if all(map(is_zero, (*val, *more.values()))) and not is_elsewhere(thread):
+            if all(map(is_number_zero, (*val, *more.values()))) and not is_elsewhere(thread):
                 self.note_zeroed(tensor, sys._getframe(1))
             return result
 
@@ -118,7 +118,7 @@ class Built:
         return sites if known == id(frame.module) else ((), ())
 
 
-def is_zero(number: Any) -> bool:
+def is_number_zero(number: Any) -> bool:
     return type(number) in (int, float) and not number
 
 

@@ -56,7 +56,7 @@ class Watched:
         return self.fact.held_as == "parameter"
 
     @property
-    def is_zero(self) -> bool:
+    def has_stayed_zero(self) -> bool:
         """Whether it is a module's, and has been 0 everywhere since it was met."""
         return bool(self.fact.owner) and not (self.fact.start or self.weight)
 
@@ -247,7 +247,7 @@ class Leaves:
                 remade=one.remade,
                 lost_at=one.lost_at(),
                 replaced_at=place_of(one.replaced_at),
-                zeroed=self.built.zeroed(one.ref()) if one.is_zero else None,
+                zeroed=self.built.zeroed(one.ref()) if one.has_stayed_zero else None,
                 uniform=one.fact.uniform and not one.handed_out,
                 norms=(*one.norms, *[None] * (steps - len(one.norms))),
             )

@@ -29,7 +29,7 @@ def first_alone(culprit: Culprit, request: ask.StartFactors) -> Iterator[Candida
     yield from away_from_zero(culprit)
 
 
-def _started(culprit: Culprit, factor: ask.Factor) -> tuple[Edit, ...]:
+def _started(culprit: Culprit, factor: ask.ZeroFactor) -> tuple[Edit, ...]:
     """Without the line that fills it with 0, where it then has numbers of its own; else drawn."""
     source, node = culprit.source, culprit.at(factor.place)
     if node is None:
@@ -60,7 +60,7 @@ def _does_one_thing(culprit: Culprit, node: ast.expr) -> bool:
 
 
 def _one_of_loop(
-    culprit: Culprit, made: ast.stmt, filling: Filling, factor: ask.Factor
+    culprit: Culprit, made: ast.stmt, filling: Filling, factor: ask.ZeroFactor
 ) -> tuple[Edit, ...]:
     """What `for part in (self.down, self.up):` does to the second of them, without the loop; where
     it does more than to fill, the first one is drawn behind it."""
@@ -96,7 +96,7 @@ def _of_item(culprit: Culprit, node: ast.expr | ast.stmt, name: str, item: ast.e
     return text
 
 
-def _drawn(culprit: Culprit, text: str, factor: ask.Factor) -> str | None:
+def _drawn(culprit: Culprit, text: str, factor: ask.ZeroFactor) -> str | None:
     """A vector has no fan that its size could come of."""
     template, _ = RELU if factor.dims > 1 else SMALL
     return by_init(culprit, template, text.removesuffix(".data"))

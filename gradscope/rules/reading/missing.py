@@ -95,7 +95,7 @@ def _is_sure(absence: Absence, magnitudes: Magnitudes) -> bool:
     return bool(factors_at_zero(there, magnitudes))
 
 
-def factors_at_zero(group: Sequence[Absence], magnitudes: Magnitudes) -> tuple[ask.Factor, ...]:
+def factors_at_zero(group: Sequence[Absence], magnitudes: Magnitudes) -> tuple[ask.ZeroFactor, ...]:
     """Of products that are 0 since both sides are: the factors nearer to the input, each place
     once. None where it is not known what has made both sides 0."""
     known = {one.name: one for one in magnitudes.leaves}
@@ -111,7 +111,7 @@ def factors_at_zero(group: Sequence[Absence], magnitudes: Magnitudes) -> tuple[a
 
 def _factor(
     one: Zeroed, before: Sequence[Zeroed], behind: Sequence[Zeroed], dims: int
-) -> ask.Factor:
+) -> ask.ZeroFactor:
     """Its place is the innermost frame that has made it 0, and none of those behind it."""
     others = [other for other in behind if other.frames[0] == one.frames[0]]
     alone = (
@@ -122,7 +122,9 @@ def _factor(
     place = next(alone, None)
     own = min(other.number for other in before if other.frames[0] == one.frames[0])
     is_first = all(own < other.number for other in others)
-    return ask.Factor(place or one.frames[0], place is None, is_first, one.drawn, one.later, dims)
+    return ask.ZeroFactor(
+        place or one.frames[0], place is None, is_first, one.drawn, one.later, dims
+    )
 
 
 def first_pass(group: Sequence[Absence], magnitudes: Magnitudes) -> int:
