@@ -63,6 +63,45 @@ CHANGED = {
         + scores = scores.masked_fill(torch.eye(6, 4) > 0, 0.0)  # <-
         scores.square().sum().backward()
     """,
+    "in the backward of a Function": """
+        class Product(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, a, b):
+                ctx.save_for_backward(a, b)
+                return a * b
+
+            @staticmethod
+            def backward(ctx, grad):
+                a, b = ctx.saved_tensors
+                grad_b = grad * a
+        -         a.copy_(grad * b)  # <-
+        +         a = grad * b  # <-
+                return a, grad_b
+
+        h = torch.exp(net(x))
+        Product.apply(h, net(x)).sum().backward()
+    """,
+    "table that a look-up rescales": """
+        class Model(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.table = nn.Embedding(6, 3, max_norm=0.1)
+                self.lin = nn.Linear(3, 3, bias=False)
+
+            def forward(self, ids):
+        -         every = self.lin(self.table.weight)
+        +         every = self.lin(self.table.weight.clone())
+                return self.table(ids) @ every.t()  # <-
+
+        class Trainer:
+            def __init__(self):
+                self.model = Model()
+
+            def step(self):
+                self.model(torch.arange(3)).sum().backward()
+
+        Trainer().step()
+    """,
     "layer": """
         class Block(nn.Module):
             def __init__(self):

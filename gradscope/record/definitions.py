@@ -159,6 +159,15 @@ def head(code: CodeType | None) -> Location | None:
     return span(code, node, node.col_offset + len(f"def {node.name}"))
 
 
+def decorated_at(code: CodeType, decorator: str) -> Location | None:
+    """The decorator of that name of a function."""
+    node, source = function_of(code), source_of(code.co_filename)
+    for one in node.decorator_list if node is not None and source is not None else ():
+        if source is not None and (source.names.dotted(one) or "").endswith(decorator):
+            return span(code, one)
+    return None
+
+
 def kept_from(user: Site, beside: Site) -> tuple[str, tuple[Location, ...]]:
     """The user's lines, innermost first, from the one on that keeps what the innermost one makes,
     and does not hand it on to who has called its function; as those `beside` it do not. With the

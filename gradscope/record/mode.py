@@ -234,7 +234,7 @@ class RecordingMode(Dispatch):
 
     def _note_write(self, info: OpInfo, tensor: Any, frame: Any) -> None:
         noted = self.refusable.note_write(info, tensor, frame)
-        if noted is not None:
+        if noted is not None and not noted.within:
             self.overwrites.note(noted, tensor)
 
     def _enter_node(self, node: Any) -> None:
@@ -267,6 +267,8 @@ class RecordingMode(Dispatch):
             if info.name == "zero" or (info.name == "fill" and is_number_zero(args[1])):
                 self.sizes.leaves.built.note_zeroed(args[0], frame)
             context.shielded(info.name, self._note_write, info, args[0], frame)
+        elif args and hasattr(context.running.node, "_forward_cls"):  # a custom Function's backward
+            context.shielded(info.name, self._note_write, info, args[0], sys._getframe(2))
         if not args or not isinstance(args[0], torch.Tensor):
             return None
         # In backward the engine adds the gradients of two branches: which sign of inf was there?

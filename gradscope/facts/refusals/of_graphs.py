@@ -10,7 +10,7 @@ from gradscope.facts.refusals.refusal import Refusal
 class Write:
     """One op that changed a tensor in place, or an update by `optimizer`. `module` is the class of
     the library's layer that did it. `recorded`: autograd made a node of it. `lasts`: it went into a
-    leaf, which later steps read too."""
+    leaf, which later steps read too. `within`: the backward of a custom Function did it."""
 
     op: str
     location: Location | None
@@ -19,6 +19,7 @@ class Write:
     module: str = ""
     recorded: bool = False
     lasts: bool = False
+    within: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,6 +196,18 @@ class SavedNoTensor(Refusal):
     location: Location
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotTwice(Refusal):
+    """A gradient was to be differentiated, and so was the backward of `op`, which has no derivative
+    of its own; `made` is the call in the forward pass. Or that of the custom Functions `functions`,
+    each of which is marked at one of `marks` to be differentiated once."""
+
+    op: str = ""
+    made: Call | None = None
+    functions: tuple[str, ...] = ()
+    marks: tuple[Location, ...] = ()
+
+
 OfGraph = (
     ChangedInPlace
     | GraphFreed
@@ -205,4 +218,5 @@ OfGraph = (
     | ComplexLoss
     | SavedNoTensor
     | ComputedAgain
+    | NotTwice
 )

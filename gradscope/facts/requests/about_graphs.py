@@ -34,6 +34,18 @@ class DifferentiateForward(Request):
     """Let autograd differentiate the forward in the place of what a custom backward computes."""
 
 
+class Unmark(Request):
+    """Let backwards be differentiated that are marked, at these places, to be so once."""
+
+    marks: tuple[Location, ...]
+
+
+class DifferentiableForm(Request):
+    """Compute `op` in a form whose backward has a derivative."""
+
+    op: str
+
+
 class Rewrite(Request):
     """The gradient that a custom backward returns, corrected. `template` is the right expression,
     with `{returned}` for what is computed now, `{elementwise}` for that without its mean, and

@@ -38,7 +38,7 @@ class Raised:
     """`frames` are the user's, innermost first, with the `places` that they had come to. `nodes`
     are those of the graph of the `roots`, `inputs` what they were to be differentiated by. `making`
     has the variables of an optimizer's functions, with it; `copied` is what `deepcopy` was at, and
-    `copied_of` the module that holds it."""
+    `copied_of` the module that holds it. `said` is torch's text."""
 
     frames: list[FrameType]
     places: list[Location]
@@ -50,6 +50,7 @@ class Raised:
     making: list[tuple[torch.optim.Optimizer, Mapping[str, Any]]]
     copied: torch.Tensor | None
     copied_of: torch.nn.Module | None
+    said: str
 
     @classmethod
     def by(cls, error: BaseException, flow: Flow | None, step: int) -> Raised:
@@ -76,7 +77,8 @@ class Raised:
             elif isinstance(maker := frame.f_locals.get("self"), torch.optim.Optimizer):
                 making.append((maker, frame.f_locals))
         nodes = consumers([root.grad_fn for root in roots if root.grad_fn is not None])
-        return cls(frames, places, roots, inputs, step, flow, nodes, making, copied, copied_of)
+        held = making, copied, copied_of
+        return cls(frames, places, roots, inputs, step, flow, nodes, *held, str(error))
 
     @property
     def at(self) -> dict[str, Any]:

@@ -29,7 +29,7 @@ from gradscope.record.definitions import (
 from gradscope.record.events.provenance import storage_key
 from gradscope.record.graph import consumers, leaf_ids, up, withheld
 from gradscope.record.held import alive, variables
-from gradscope.record.refusals import no_leaf, passed_over, several, steps
+from gradscope.record.refusals import no_leaf, passed_over, several, steps, twice
 from gradscope.record.refusals.checkpoints import computed_again
 from gradscope.record.refusals.exceptions import (
     Raised,
@@ -376,6 +376,8 @@ _CHECKS: tuple[tuple[str, Ask], ...] = (
     ("can't optimize a non-leaf Tensor", _about(no_leaf.computed_given)),
     ("optimizer got an empty parameter list", _about(no_leaf.nothing_given)),
     ("appear in more than one parameter group", _about(no_leaf.given_twice)),
+    ("marked with @once_differentiable", _about(twice.of_function)),
+    ("derivative for ", _about(twice.of_op)),
     ("support the deepcopy protocol", _about(no_leaf.copied_with_graph)),
     ("can require gradients", _about(no_leaf.whole_numbers)),
     ("Can't call numpy() on Tensor that requires grad", _about(no_leaf.read_as_array)),

@@ -36,7 +36,7 @@ _LARGEST = 20_000  # nodes of a graph that is kept in mind
 @dataclass(frozen=True, slots=True)
 class Noted:
     """A write: the memory that it went to, and the number that the next node was to get. `inner`:
-    a library made it."""
+    a library made it. `within`: the backward of a custom Function did."""
 
     storage: StorageWeakRef  # keeps the address from being given to another
     seq: int
@@ -45,6 +45,7 @@ class Noted:
     module: str
     recorded: bool
     inner: bool
+    within: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +130,8 @@ class Notes:
         )
 
     def note_write(self, info: OpInfo, tensor: Any, frame: FrameType) -> Noted | None:
-        """An op outside of backward and of optimizers is about to write a tensor."""
+        """An op outside of optimizers, and of backward except for a custom Function's, is about to
+        write a tensor."""
         key = storage_key(tensor) if isinstance(tensor, torch.Tensor) else None
         if key is None:
             return None
@@ -139,7 +141,8 @@ class Notes:
         module = _library_layer(self._context.module) if inner else ""
         recorded = torch.is_grad_enabled() and tensor.requires_grad
         reference = StorageWeakRef(tensor.untyped_storage())
-        noted = Noted(reference, _sequence_nr(), info.name, user, module, recorded, bool(inner))
+        how = recorded, bool(inner), self._context.running.node is not None
+        noted = Noted(reference, _sequence_nr(), info.name, user, module, *how)
         self.writes.append(noted)
         return noted
 

@@ -222,7 +222,8 @@ def as_update(one: Updated) -> refusals.Write:
 
 def as_write(one: Noted, *, lasts: bool) -> refusals.Write:
     frames = tuple(resolve(*frame) for frame in one.site)
-    return refusals.Write(one.op, frames[0], frames, "", one.module, one.recorded, lasts)
+    how = one.recorded, lasts, one.within
+    return refusals.Write(one.op, frames[0], frames, "", one.module, *how)
 
 
 def _name_of(node: Any, raised: Raised) -> tuple[str, Location | None]:

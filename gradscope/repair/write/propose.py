@@ -37,6 +37,7 @@ from gradscope.repair.write import (
     taken,
     tamed,
     training,
+    twice,
     wider,
 )
 from gradscope.repair.write.culprit import Candidate, Culprit, NoTorch, Ways
@@ -137,6 +138,8 @@ BY_FIELDS: Mapping[type[ask.Request], Callable[[Culprit, Any], Ways]] = {
     ask.Reattach: detached.reconnected,
     ask.HookBackward: backward.hooked,
     ask.Rewrite: backward.corrected,
+    ask.Unmark: twice.unmarked,
+    ask.DifferentiableForm: twice.differentiable,
     ask.Exchange: backward.exchanged,
     ask.OutOfPlace: refused.out_of_place,
     ask.RunOnce: refused.run_once,

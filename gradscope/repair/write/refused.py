@@ -12,7 +12,7 @@ from gradscope.repair.write.culprit import Culprit, Ways
 from gradscope.repair.write.splice import after, before, whole_lines
 from gradscope.repair.write.statements import block_of, node_at, within
 from gradscope.repair.write.training import optimizers
-from gradscope.source import Source, operands
+from gradscope.source import Source, binding, operands
 from gradscope.source.arguments import BINARY, called, is_in_place, spelled
 from gradscope.source.hand_updates import Holder, holder_of, in_place_of, is_write, written
 from gradscope.source.spans import ancestors, statement_at
@@ -40,9 +40,21 @@ def out_of_place(culprit: Culprit, request: ask.OutOfPlace) -> Ways:
             value = value if isinstance(node.value, _ATOMS) else f"({value})"
             yield [source.replaced(node, f"{target} = {target} {sign} {value}")]
     holder = holder_of(written(source, node))
+    yield _named_anew(source, node)
     if holder is not None:
         name = source.of(holder)
         yield before(source, statement_at(source, place), f"{name} = {name}.clone()")
+
+
+def _named_anew(source: Source, node: ast.AST | None) -> Iterator[Edit]:
+    """`x = y` for `x.copy_(y)`, of what a custom Function has saved."""
+    match node:
+        case ast.Call(func=ast.Attribute(value=ast.Name() as name, attr="copy_"), args=[value]):
+            given = binding(source, name)
+            saved = given.statement if given is not None else None
+            if getattr(getattr(saved, "value", None), "attr", "") == "saved_tensors":
+                text = f"{name.id} = {source.of(value)}"
+                yield source.replaced(source.nodes.statement(node), text)
 
 
 def run_once(culprit: Culprit, request: ask.RunOnce) -> Ways:
@@ -186,7 +198,8 @@ def copied(culprit: Culprit, request: ask.CopyWhenSaved) -> Ways:
         return
     later = holder_of(written(source, node_at(source, request.write)))
     # In a method the model's own parameter; and a module that is called is no tensor.
-    names = {request.name, f"self.{request.name.partition('.')[2]}"}
+    path = request.name.split(".")
+    names = {request.name, *(".".join(("self", *path[at:])) for at in range(1, len(path)))}
     names |= {source.of(later)} - {"self"} if later is not None else set()
     given = operands(source, node, request.call.op).get(request.role)
     # Of the variables, or a part of one.

@@ -80,6 +80,10 @@ def requests(refusal: refusals.Refusal) -> Iterator[Fix | ask.Request]:
             yield ask.RunOnce(place)
         case refusals.UnscaledTwice():
             yield ask.UnscaleBeforeStep()
+        case refusals.NotTwice(marks=marks) if marks:
+            yield ask.Unmark(marks)
+        case refusals.NotTwice(op=op):
+            yield ask.DifferentiableForm(op)
         case refusals.ViewWritten(name=name, raised_at=place):
             yield ask.OutOfPlace(place)
             yield ask.CopyLeaf(name)
@@ -130,7 +134,8 @@ def _changed(refusal: refusals.ChangedInPlace) -> Iterator[ask.Request]:
     if write.lasts and updated is not None and backward is not None:
         yield from (*copies, ask.UpdateLater(write, updated, backward))
         return
-    copies_first = not write.recorded or _is_one_line(write, saved)
+    is_copied = not write.recorded and not write.within  # which autograd keeps for others as well
+    copies_first = is_copied or _is_one_line(write, saved)
     first, last = (copies, ()) if copies_first else ((), copies)
     yield from (*first, ask.OutOfPlace(write.location, write.module), *last)
 

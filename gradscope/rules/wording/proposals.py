@@ -220,6 +220,8 @@ _WORDS: Mapping[type[ask.Request], _Words] = {
         "give the loss log-probabilities: `log_softmax`",
         "scores.log_softmax(-1)",
     ),
+    ask.Unmark: _graph("let its backward be differentiated: without `once_differentiable`"),
+    ask.DifferentiableForm: _graph("compute it in a form whose backward has a derivative"),
     ask.CopyWhenKept: _graph("keep a copy of its own"),
     ask.CopyBeforeWriting: _graph("write into a copy, with autograd looking on"),
     ask.DifferentiateForward: ("backward-rewrite", "let autograd differentiate the forward", ""),

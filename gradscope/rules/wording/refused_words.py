@@ -248,6 +248,22 @@ def _complex(one: refusals.ComplexLoss) -> Words:
     )
 
 
+def _not_twice(one: refusals.NotTwice) -> Words:
+    what = phrases.listed(one.functions) if one.functions else f"`{phrases.spelled(one.op)}`"
+    how = "is marked with `once_differentiable`" if one.functions else "has no derivative in torch"
+    return Words(
+        f"the backward of {what} {how}, and the loss needs one",
+        "The loss contains a gradient (`create_graph=True`): its own gradient leads through the"
+        " backward of each op between, which has to have a derivative as well.",
+        "to be differentiated once" if one.marks else "its backward has no derivative",
+        next(iter(one.marks), _at(one.made)),
+        _op(one.made) or one.op,
+        ((_at(one.made), "runs here"),) if one.marks else (),
+        {"reason": "not-twice", "op": one.op, "functions": list(one.functions)},
+        ("1 derivative where the loss needs 2",),
+    )
+
+
 def _saved_no_tensor(one: refusals.SavedNoTensor) -> Words:
     return Words(
         f"`{one.function}.forward` saves {phrases.listed(one.names)} for its backward, which"
@@ -319,6 +335,7 @@ _WORDS: Mapping[type[refusals.Refusal], Callable[[Any], Words]] = {
     refusals.NotUsed: _not_used,
     refusals.ComplexLoss: _complex,
     refusals.SavedNoTensor: _saved_no_tensor,
+    refusals.NotTwice: _not_twice,
     **LEAF_WORDS,
     **STEP_WORDS,
 }
