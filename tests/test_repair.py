@@ -403,6 +403,28 @@ def test_a_square_may_be_that_of_what_is_negative(power):
 
 
 @pytest.mark.parametrize(
+    ("made", "slope"),
+    [
+        ("y = torch.tanh(z) * 1.1", "1 - y.pow(2) + 1e-6"),
+        ("y = 1.1 * z.tanh()", "1 - y ** 2"),
+        ("t = torch.tanh(z)\ny = t * 1.1 + 0.2", "1 - y * y + 1e-6"),
+    ],
+)
+def test_the_slope_of_a_tanh_is_taken_before_it_is_scaled(made, slope):
+    text = f"{HEAD}z = torch.tensor([0.5, -1.0])\n{made}\nloss = torch.log({slope})\n"
+    first = ways(finding(text, f"torch.log({slope})", "log", "epsilon", {}), text)[0]
+
+    assert "torch.tanh(z)" in first.text.splitlines()[-1]
+
+
+def test_another_square_is_not_taken_for_that_slope():
+    text = f"{HEAD}z = torch.tensor([0.5])\ny = torch.tanh(z)\nloss = torch.log(1 - y ** 2)\n"
+    found = finding(text, "torch.log(1 - y ** 2)", "log", "epsilon", {})
+
+    assert not any("before it is scaled" in way.made[0].title for way in ways(found, text))
+
+
+@pytest.mark.parametrize(
     ("body", "written", "line", "limit"),
     [
         ("a = torch.acos(c)\ns = torch.sin(a)", "torch.sin(0.25 * a) / s",

@@ -1,4 +1,5 @@
-"""Distributions given the logits that their probabilities are made of."""
+"""Distributions given the logits that their probabilities are made of, and the slope of what a
+sample was squashed by."""
 
 from __future__ import annotations
 
@@ -34,6 +35,21 @@ def by_logits(culprit: Culprit) -> Iterator[Candidate]:
         is_rows = kind.arg_constraints.get("probs") is distributions.constraints.simplex
         edits = _given_logits(culprit, _scores if is_rows else _logits, *given)
         yield Candidate(proposals.BY_LOGITS.format(kind=kind.__name__), edits)
+
+
+def squashed(culprit: Culprit) -> Iterator[Candidate]:
+    """`1 - tanh(x) ** 2` for `1 - y ** 2` with `y = tanh(x) * c`: it is the slope of the `tanh`
+    alone, and below 0 where the factor is above 1."""
+    for node in culprit.operands.values():
+        read = Reading(culprit, node)
+        for slope in ("1 - y ** 2 + e", "1 - y ** 2"):
+            y = (fit(read, slope, node) or {}).get("y")
+            for scaled in ("tanh(x) * c", "tanh(x) * c + d") if y is not None else ():
+                if y is not None and (parts := fit(read, scaled, y)) is not None:
+                    text = read.form(lambda read, x: f"torch.tanh({read.text(x)})", parts["x"])
+                    if text is not None:
+                        yield Candidate(proposals.SQUASHED, (culprit.replace(y, text),))
+                        return
 
 
 def _probabilities(kind: Any, call: ast.Call) -> tuple[ast.expr, ast.keyword | None] | None:

@@ -50,6 +50,7 @@ MOST = 6  # candidates of one fix that are worth a run each
 def _kept_off(culprit: Culprit) -> Ways:
     if culprit.finding.phase is Phase.OPTIMIZER:
         yield from training.optimizer_eps(culprit)
+    yield from distributions.squashed(culprit)
     yield from guards.guarded(culprit)
     yield from masked.value_kept(culprit)
 
