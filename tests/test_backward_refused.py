@@ -253,6 +253,28 @@ CHANGED = {
     """,
 }
 FREED = {
+    "kept by a statement of its own": """
+        class Memory(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.lin, self.state = nn.Linear(3, 3), None
+
+            def clear(self):
+                self.state = torch.zeros(6, 3)
+
+            def forward(self, x):
+                h = torch.tanh(self.lin(x))
+                h = h + self.state
+                self.state = h  # <-
+                return h.sum()
+
+        model = Memory()
+        model.clear()
+        for _ in range(2):
+            loss = model(x)
+            loss.backward()
+        +     model.state = model.state.detach()
+    """,
     "state of a recurrence": """
         rnn = nn.LSTM(3, 4)
         optimizer = torch.optim.SGD(rnn.parameters(), lr=0.1)

@@ -107,9 +107,21 @@ def definition(
 def attribute(kind: type, name: str) -> Location | None:
     """Where a method of a class of the user's first sets an attribute: to more than a constant, as
     None before there is a value, where one does."""
-    codes = (_user_code(one) for owner in kind.__mro__ for one in vars(owner).values())
-    found = sorted(_set_by(codes, name), key=lambda one: isinstance(one[1].value, ast.Constant))
+    found = _set_in(kind, name)
     return span(*found[0]) if found else None
+
+
+def attribute_within(kind: type, name: str, calls: Sequence[Location]) -> Location | None:
+    """The only statement that sets it in one of the functions from which the calls were made."""
+    functions = {(one.file, one.function) for one in calls}
+    found = [span(*one) for one in _set_in(kind, name)]
+    found = [one for one in found if (one.file, one.function) in functions]
+    return found[0] if len(found) == 1 else None
+
+
+def _set_in(kind: type, name: str) -> list[tuple[CodeType, ast.Assign | ast.AnnAssign]]:
+    codes = (_user_code(one) for owner in kind.__mro__ for one in vars(owner).values())
+    return sorted(_set_by(codes, name), key=lambda one: isinstance(one[1].value, ast.Constant))
 
 
 def kept_at(function: Any, name: str) -> Location | None:

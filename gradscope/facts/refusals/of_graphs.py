@@ -37,12 +37,14 @@ class ComputedAgain(Refusal):
 class Carried:
     """A value with a graph that the program still held when the backward called at `backward` was
     over: `name` reaches it there. `parts`: the name is that of a "tuple" or "list" of such. `kept`:
-    it still did when autograd refused, after the next forward pass."""
+    it still did when autograd refused, after the next forward pass. `set_at` is the only statement
+    that gives it to an attribute in the functions that make it, if it is held by one."""
 
     name: str
     backward: Location
     parts: str = ""
     kept: bool = False
+    set_at: Location | None = None
 
 
 @dataclass(frozen=True, slots=True)

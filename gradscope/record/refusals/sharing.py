@@ -1,10 +1,12 @@
 """What the present graph shares with an earlier backward pass, which has freed it."""
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from inspect import CO_GENERATOR
 from itertools import pairwise
-from types import CodeType
+from types import CodeType, FrameType
 from typing import Any
 
 import torch
@@ -13,6 +15,7 @@ from gradscope.facts import Call, Location, refusals
 from gradscope.ops.traits import Trait, has
 from gradscope.record import graph
 from gradscope.record.context import RunContext
+from gradscope.record.definitions import attribute_within
 from gradscope.record.events.provenance import storage_key
 from gradscope.record.graph import consumers, ends, is_older, leaf_ids, up
 from gradscope.record.held import variables
@@ -132,7 +135,12 @@ class Sharing:
         after = {node._sequence_nr() for node in up({end}, raised.nodes)} | {seq}
         leading = [one for number in after for one in held.get(number, ())]
         found = sorted(earlier.carried.get(seq, ()), key=lambda one: one not in leading)
-        return tuple(replace(one, kept=one in held.get(seq, ())) for one in found)
+        made = self._call_of(seq)
+        frames = made.frames if made is not None else ()
+        return tuple(
+            replace(one, kept=one in held.get(seq, ()), set_at=_set_at(one.name, now, frames))
+            for one in found
+        )
 
     def _is_anew(self, part: set[Any], raised: Raised, since: int) -> bool:
         """Whether what read each leaf of a part of the graph has read it outside of it since."""
@@ -182,6 +190,19 @@ class Sharing:
             self._context.call(one) for one in sorted(nodes, key=lambda one: one._sequence_nr())
         )
         return tuple({one.frames: one for one in found if one is not None}.values())
+
+
+def _set_at(name: str, frame: FrameType | None, calls: Sequence[Location]) -> Location | None:
+    """Where the class of what holds a value gives it to the attribute that the name ends in, in one
+    of the functions that have made it."""
+    first, *path = re.findall(r"[^.\[\]]+", name)
+    with suppress(AttributeError, IndexError, KeyError, TypeError):
+        if frame is not None and path:
+            value = {**frame.f_globals, **frame.f_locals}[first]
+            for part in path[:-1]:
+                value = value[int(part)] if part.isdigit() else getattr(value, part)
+            return attribute_within(type(value), path[-1], calls)
+    return None
 
 
 def _gives_nothing(code: CodeType) -> bool:

@@ -110,6 +110,15 @@ def is_carried(shared: refusals.Shared | None) -> bool:
     return shared is not None and shared.again and shared.used is not None
 
 
+def kept_apart(shared: refusals.Shared) -> Location | None:
+    """The statement that keeps a carried value as an attribute, where another one makes it."""
+    kept = next((one.set_at for one in shared.carried if one.set_at is not None), None)
+    made = shared.made.location if shared.made is not None else None
+    if kept is None or made is None or kept.file != made.file:
+        return kept
+    return None if kept.line <= made.line <= (kept.end_line or kept.line) else kept
+
+
 def _changed(refusal: refusals.ChangedInPlace) -> Iterator[ask.Request]:
     shared, saved = refusal.shared, refusal.saved
     if shared is not None and (shared.used is not None or is_once(shared, refusal.raised_at)):

@@ -6,7 +6,13 @@ from typing import Any
 
 from gradscope.facts import Call, Location, NoGradient, plural, refusals
 from gradscope.ops.traits import Trait, has
-from gradscope.rules.reading.after_refusal import is_carried, is_for_others, is_once, updated_at
+from gradscope.rules.reading.after_refusal import (
+    is_carried,
+    is_for_others,
+    is_once,
+    kept_apart,
+    updated_at,
+)
 from gradscope.rules.wording import phrases
 from gradscope.rules.wording.dead_gradient_words import WORDS
 from gradscope.rules.wording.leaf_words import LEAF_WORDS
@@ -120,6 +126,9 @@ def _freed(one: refusals.GraphFreed) -> Words:
         headline += " this one"
         label = f"what `{made}` gives is read in the next step too"
         reader = ((_at(shared.used), "read here"),)
+        if (kept := kept_apart(shared)) is not None:
+            label, place = "kept with its graph, and read in the next step", kept
+            reader = ((_at(shared.made), f"`{made}` gives it"), *reader)
     elif is_once(shared, one.raised_at):
         why += f" Here {name} is computed once, and each turn of the loop runs backward through it."
         if shared.trained:
