@@ -1290,6 +1290,29 @@ def test_several_writes_are_repaired_together(here):
     assert spliced(source, finding.fixes[0].edits) == written(program, "- ")
 
 
+@pytest.mark.long
+def test_a_part_that_is_written_later_is_copied_where_it_is_handed_over(here):
+    program = """
+        rate = torch.zeros(3, requires_grad=True)
+
+        def step(s):
+            return s * torch.sigmoid(net(s)) + s * torch.sigmoid(rate)
+
+        states = torch.zeros(6, 4, 3)
+        states[:, 0] = x
+        for at in range(3):
+        -     states[:, at + 1] = step(states[:, at])
+        +     states[:, at + 1] = step(states[:, at].clone())
+        states.square().mean().backward()
+    """
+    text = written(program, "+ ")
+    (finding,) = refused(diagnosed_text(text, here, verify=True))
+
+    assert finding.fixes[0].verified is True, finding.fixes[0].verdict
+    made = spliced(Source("program.py", text), finding.fixes[0].edits)
+    assert made == written(program, "- ")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", each(BROKEN))
 def test_the_leading_patch_holds(kind, here):

@@ -66,10 +66,12 @@ BRANCHED = 2  # of them; the others are repaired in the first way alone
 
 
 def _is_as_good(one: Verdict, other: Verdict) -> bool:
-    """Whether a verified fix gives the loss that another one gives, and no less of the truth."""
+    """Whether a verified fix gives the loss that another one gives, or the gradient where there was
+    no loss before, and no less of the truth."""
     if not isinstance(one, Verified) or not isinstance(other, Verified):
         return False
-    (_, loss), (_, others) = one.effects.loss or (0, 0), other.effects.loss or (0, 1)
+    _, loss = one.effects.loss or (0, one.effects.gradient_norm or 0)
+    _, others = other.effects.loss or (0, other.effects.gradient_norm or 1)
     met, wanted = (each is None or each.is_met for each in (one.effects.truth, other.effects.truth))
     return math.isclose(loss, others, rel_tol=SAME_LOSS) and met >= wanted
 
@@ -385,7 +387,8 @@ class Bench:
         if depth == 0 or remains.location is None:
             return
         most = BRANCHES if depth > DEEPEST - BRANCHED else 1
-        for more in islice(self._next(one, remains), most):
+        further = (more for more in self._next(one, remains) if not more.does_again)
+        for more in islice(further, most):
             wider = one.joined(more)
             if more.same and not self._keeps_loss(finding, one, wider):
                 continue

@@ -20,6 +20,7 @@ from gradscope.source.text import compiled_as
 
 TOKEN = re.compile(r"\d+\.?\d*(?:[eE][-+]?\d+)?|\w+|\s+|.")
 LARGEST_EPS = 0.5
+LEAST_AGAIN = 4  # characters that do not stand twice beside each other by chance
 LEAST_LARGE = 1e3  # of the numbers that a fix writes for inf, and of the bounds it keeps a value in
 
 
@@ -115,6 +116,14 @@ class Patched:
             patch=patch,
             verdict=verdict,
         )
+
+    @property
+    def does_again(self) -> bool:
+        """Whether it puts beside something the same once more, as for a culprit that remained."""
+        edits = (edit for one in self.files for edit in edits_between(*one))
+        new = [one.text for one in edits if (one.line, one.col) == (one.end_line, one.end_col)]
+        new = [text for text in new if len(text.strip()) >= LEAST_AGAIN]
+        return any(2 * text in whole for text in new for _, whole in self.files)
 
     @property
     def is_form(self) -> bool:

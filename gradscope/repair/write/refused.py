@@ -189,7 +189,8 @@ def _renamed(source: Source, call: ast.Call) -> Iterator[Edit]:
 
 
 def copied(culprit: Culprit, request: ask.CopyWhenSaved) -> Ways:
-    """`.clone()` behind what the op saves: its result, or an operand."""
+    """`.clone()` behind what the op saves: its result, or an operand; first where a part of what is
+    written later is handed to the function that it is in, and to all that reads it there."""
     source, node = culprit.source, node_at(culprit.source, request.call.location)
     if not isinstance(node, ast.expr):
         return
@@ -202,12 +203,19 @@ def copied(culprit: Culprit, request: ask.CopyWhenSaved) -> Ways:
     names = {request.name, *(".".join(("self", *path[at:])) for at in range(1, len(path)))}
     names |= {source.of(later)} - {"self"} if later is not None else set()
     given = operands(source, node, request.call.op).get(request.role)
-    # Of the variables, or a part of one.
-    held = ((one, holder_of(one)) for one in parts(node, ast.expr))
-    theirs = (one for one, of in held if of is not None and source.of(of) in names)
-    for one in (given, *theirs):
+    handing = [node_at(source, one) for one in request.call.frames[1:]]
+    handed = [one for each in handing for one in _of_variables(source, each, names)]
+    for one in (*handed, given, *_of_variables(source, node, names)):
         if one is not None and _is_read(one):
             yield [source.replaced(one, f"{culprit.text(one)}.clone()")]
+
+
+def _of_variables(source: Source, node: ast.AST | None, names: set[str]) -> Iterator[ast.expr]:
+    """The variables of these names in an expression, or a part of one."""
+    for one in parts(node, ast.expr) if node is not None else ():
+        of = holder_of(one)
+        if of is not None and source.of(of) in names:
+            yield one
 
 
 def _is_read(node: ast.expr) -> bool:
