@@ -863,7 +863,6 @@ CUT = {
     """,
     "switched off": """
         - torch.set_grad_enabled(False)  # <-
-        + torch.set_grad_enabled(True)  # <-
         net(x).square().mean().backward()
     """,
     "no leaf": """

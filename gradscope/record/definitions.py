@@ -27,6 +27,10 @@ _GUARDS = frozenset(
     for module in ("", "autograd.", "autograd.grad_mode.")
     for guard in ("no_grad", "inference_mode", "set_grad_enabled")
 )
+# These set it when they are called, and not where a `with` enters them.
+_SWITCHES = frozenset(
+    {*(one for one in _GUARDS if one.endswith("set_grad_enabled")), "torch._C._set_grad_enabled"}
+)
 
 
 @lru_cache(maxsize=64)
@@ -292,7 +296,7 @@ def _switch(code: CodeType, lasti: int) -> Location | None:
 def _switches(code: CodeType) -> Iterator[ast.Call]:
     """The statements of the file that set the mode for all that follows."""
     for source, node in _every(code, ast.Expr):
-        if isinstance(node.value, ast.Call) and source.names.dotted(node.value.func) in _GUARDS:
+        if isinstance(node.value, ast.Call) and source.names.dotted(node.value.func) in _SWITCHES:
             yield node.value
 
 
@@ -322,6 +326,13 @@ def only_inference(code: CodeType) -> Location | None:
         if source.names.dotted(one) == "torch.inference_mode"
     ]
     return found[0] if len(found) == 1 else None
+
+
+def is_statement(code: CodeType, lasti: int) -> bool:
+    """Whether a call stands alone: as a statement, and not in a `with` or a decorator."""
+    source, node = written_at(code, lasti)
+    above = source.parents.get(node) if source is not None and node is not None else None
+    return isinstance(above, ast.Expr)
 
 
 def switched_off_at(code: CodeType) -> Location | None:

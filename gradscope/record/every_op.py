@@ -82,6 +82,7 @@ class EveryOp:
         follow_objects(stack, self.context.received)
         self._follow_captures(stack)
         self.depth.begin(stack)
+        self.mode.refusable.switches.begin(stack, thread)
 
     def end(self) -> None:
         """The program is over."""

@@ -139,11 +139,11 @@ class Observation:
 
     def __exit__(self, *failure: object) -> None:
         error = failure[1] if len(failure) > 1 else None
-        with unobserved():
+        with unobserved() as ours:
             self.coasting.end()
-            if self.ops is not None and isinstance(error, BaseException):
-                if not isinstance(error, StopTrace):
-                    self.context.shielded("the exception", self._ask, error)
+            raised = isinstance(error, BaseException) and not isinstance(error, StopTrace)
+            if self.ops is not None and raised:
+                self.context.shielded("the exception", self._ask, self.ops, error, ours.had_grad)
             self.context.shielded("its end", self.sizes.end)
             if self.ops is not None:
                 self.context.shielded("its end", self.ops.end)
@@ -151,14 +151,14 @@ class Observation:
         self.context.module = None
         forget_names()
 
-    def _ask(self, error: BaseException) -> None:
-        assert self.ops is not None
+    def _ask(self, ops: EveryOp, error: BaseException, had_grad: bool) -> None:
+        ops.mode.refusable.switches.had_grad = had_grad
         for optimizer in refused_by_scaler(error):
             self.sizes.updates.look(optimizer, None)
         flow = self.sizes.inspection.refused or self.sizes.inspection.flow
-        self._refusal = refusal_of(error, self.ops.mode.refusable, self.context, flow)
-        self.ops.mode.raised.note_ending(error)
-        self.ops.symptoms.note_given_up(error, self.ops.mode.raised.bad_operands(error))
+        self._refusal = refusal_of(error, ops.mode.refusable, self.context, flow)
+        ops.mode.raised.note_ending(error)
+        ops.symptoms.note_given_up(error, ops.mode.raised.bad_operands(error))
 
     # Backward passes and updates
 

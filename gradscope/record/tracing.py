@@ -64,7 +64,7 @@ class unobserved:
     with a protocol of its own and no profiler sees it, also where only an attribute is read, and it
     makes no graph. A class, since it is entered several times in each step."""
 
-    __slots__ = ("_functions", "_had_grad", "_profiling", "_unseen")
+    __slots__ = ("_functions", "_profiling", "_unseen", "had_grad")
 
     def __enter__(self) -> "unobserved":
         self._functions = torch._C.DisableTorchFunction()
@@ -72,13 +72,13 @@ class unobserved:
         self._profiling = is_profiling()
         if self._profiling:
             record_for_profiler(False)
-        self._had_grad = torch.is_grad_enabled()
+        self.had_grad = torch.is_grad_enabled()
         self._unseen = torch._C._DisableTorchDispatch()
         torch._C._set_grad_enabled(False)
         return self
 
     def __exit__(self, *failure: object) -> None:
-        torch._C._set_grad_enabled(self._had_grad)
+        torch._C._set_grad_enabled(self.had_grad)
         del self._unseen
         if self._profiling:
             record_for_profiler(True)

@@ -127,7 +127,8 @@ class WithoutGraph(Refusal):
     that the program computed with requires grad. `location` and `related` are as in `Absence`,
     `frozen` are parameters that do not require it. `to_learn` are the modules of them that an
     optimizer holds; `turns` are where the program had come to, the innermost place first, if these
-    had learnt something before."""
+    had learnt something before. `switch` is where it had come to, likewise, when a statement at
+    `location` switched gradients off for all that followed."""
 
     reason: NoGradient
     call: Call | None = None
@@ -136,6 +137,7 @@ class WithoutGraph(Refusal):
     frozen: tuple[str, ...] = ()
     to_learn: tuple[str, ...] = ()
     turns: tuple[Location, ...] = ()
+    switch: tuple[Location, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -205,6 +205,15 @@ class Thaw(Allow):
     turns: tuple[Location, ...] = ()
 
 
+class SwitchOffWithin(Allow):
+    """Switch gradients off for one function or block, where a statement at `switch` does so for
+    all that follows; `backward` is where the program had come to when autograd raised. Both have
+    the innermost place first."""
+
+    switch: tuple[Location, ...]
+    backward: tuple[Location, ...]
+
+
 class KeepWithoutGraph(Allow):
     """Keep the values of `attribute` alone on a module, and compute with a local name."""
 

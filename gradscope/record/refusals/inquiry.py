@@ -24,7 +24,6 @@ from gradscope.record.definitions import (
     leaf_at,
     made_at,
     only_inference,
-    switched_off_at,
 )
 from gradscope.record.events.provenance import storage_key
 from gradscope.record.graph import consumers, leaf_ids, up, withheld
@@ -175,18 +174,22 @@ class _Inquiry:
         held = self._frozen_as_a_whole()
         has_learnt = any(id(leaf) in held for one in self._notes.updates for leaf in one.parameters)
         cut = {"reason": NoGradient.FROZEN} if has_learnt else self._cut(bare, raised)
+        switch = self._notes.switches.left_off(raised.frame)
         return refusals.WithoutGraph(
             **raised.at,
             **cut,
             frozen=self._frozen(),
             to_learn=self._modules_of(held),
             turns=tuple(raised.places) if has_learnt else (),
+            switch=switch if cut.get("location") in switch[:1] else (),
         )
 
     def _cut(self, values: Sequence[torch.Tensor], raised: Raised) -> dict[str, Any]:
         """What cuts one of them off, as the fields of a refusal."""
         if self._notes.left_on is not None:
             return {"reason": NoGradient.NO_GRAD, "location": self._notes.left_on}
+        if switch := self._notes.switches.left_off(raised.frame):
+            return {"reason": NoGradient.NO_GRAD, "location": switch[0]}
         flow = raised.flow
         found = (cut_upstream(flow, one) for one in values) if flow else iter(())
         cut = next(filter(None, found), None)
@@ -199,8 +202,6 @@ class _Inquiry:
         frame = raised.frame
         if frame is None:
             return {"reason": NoGradient.FROZEN}
-        if not torch.is_grad_enabled() and (switch := switched_off_at(frame.f_code)) is not None:
-            return {"reason": NoGradient.NO_GRAD, "location": switch}
         leaf = leaf_at(frame.f_code, frame.f_locals)
         if leaf is not None:
             return {"reason": NoGradient.LEAFLESS, "location": leaf}

@@ -21,6 +21,7 @@ from gradscope.record.events.provenance import storage_key
 from gradscope.record.held import alive, parts_of, variables
 from gradscope.record.optimizers import Work, held_by, parameters_of
 from gradscope.record.passes import BackwardPass
+from gradscope.record.refusals.switches import Switches
 from gradscope.record.schema import OpInfo
 from gradscope.record.stand_ins import behind
 
@@ -91,6 +92,7 @@ class Notes:
         self._loaded: list[tuple[weakref.ref[Any], sites.Site]] = []
         self.passes: deque[Pass] = deque(maxlen=_PASSES)
         self.left_on: Location | None = None  # what had switched gradients off when autograd raised
+        self.switches = Switches()
 
     def note_refused(self) -> None:
         """Autograd raises, and the program's frames are still there."""

@@ -61,7 +61,8 @@ def is_on(statement: ast.stmt, lines: set[int]) -> bool:
 def within(source: Source, opening: str, first: ast.stmt, text: str) -> str:
     """Statements from `first` on in a block that is opened so: `with torch.no_grad()`."""
     new, indent = source.newline, source.indent(first.lineno)
-    return f"{opening}:{new}{indent}    {text.replace(new, f'{new}    ')}"
+    lines = (f"    {line}" if line.strip() else line for line in text.split(new))
+    return f"{opening}:{new}{indent}{new.join(lines)}"
 
 
 def dropped(source: Source, statement: ast.stmt) -> Edit:

@@ -25,6 +25,8 @@ def requests(refusal: refusals.Refusal) -> Iterator[Fix | ask.Request]:
             yield from _changed(refusal)
         case refusals.GraphFreed(shared=shared):
             yield from _shared(shared, refusal)
+        case refusals.WithoutGraph(switch=switch) if switch:
+            yield ask.SwitchOffWithin(switch, refusal.frames)
         case refusals.WithoutGraph(reason=reason, to_learn=modules, turns=turns):
             if reason is NoGradient.FROZEN and modules:
                 yield ask.Thaw(modules, turns)

@@ -45,6 +45,9 @@ SLOWER = "lower the learning rate from {old:g} to {new:g}"
 AT_THE_END = "step after the last pass of an epoch too"
 NOT_FLOORED = "divide by `/`: `//` gives 0 below 1"
 COUNTED_FROM_ONE = "count from 1, so that the first factor is above 0"
+SWITCHED_ON = "leave gradients switched on, but where `torch.no_grad()` ends with its block"
+WITHIN = "switch gradients off for `{name}` alone: `@torch.no_grad()`"
+WITHIN_BLOCK = "switch gradients off for these lines alone: `with torch.no_grad():`"
 STABLE = "compute it in one stable step: `{text}`"
 LOGARITHM = "learn `{name}` as its logarithm"
 STARTED = "start `{name}` at 1"
@@ -252,6 +255,7 @@ _WORDS: Mapping[type[ask.Request], _Words] = {
     ask.CopyLeaf: _graph("write into a copy of `{0.name}`"),
     ask.ReduceLoss: _graph("differentiate one number: the mean"),
     ask.FindUnused: _graph("let it look for unused parameters: `find_unused_parameters=True`"),
+    ask.SwitchOffWithin: _graph(SWITCHED_ON, "@torch.no_grad()\ndef evaluate(model, data):"),
     ask.KeepWithoutGraph: _graph("keep its values without their graph: `.detach()`"),
     ask.WithFloats: _graph("make floating-point numbers of them", "x = x.float()"),
     ask.DetachForArray: _graph("let NumPy read the values alone: `{0.name}.detach()`"),

@@ -168,7 +168,23 @@ _ENDS = {
 }
 
 
+def _switched_off(one: refusals.WithoutGraph) -> Words:
+    return Words(
+        "the loss has no graph: gradients were switched off, and stayed so",
+        "Called, and not entered by `with`, `torch.set_grad_enabled` is a switch for the whole"
+        " process: it holds beyond the function that calls it, until something switches gradients"
+        " on again. What was computed since has no graph.",
+        "switches gradients off for all that follows",
+        one.location,
+        evidence={"reason": one.reason, "switched_off": True},
+        numbers=("0 leaves that the loss depends on",),
+        raised="autograd raised here",
+    )
+
+
 def _without_graph(one: refusals.WithoutGraph) -> Words:
+    if one.switch:
+        return _switched_off(one)
     words, op = WORDS[one.reason], _op(one.call)
     what = _ENDS.get(one.reason, f"`{phrases.spelled(op)}` cuts it off")
     is_number = one.reason is NoGradient.NUMBER  # which has no backward that could raise
