@@ -60,7 +60,7 @@ def stand_in(
     if of_each:
         setattr(owner, name, _OfEach(original, new))
     else:
-        setattr(owner, name, classmethod(new) if isinstance(old, classmethod) else new)
+        setattr(owner, name, type(old)(new) if isinstance(old, classmethod | staticmethod) else new)
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """How modules are used: whether those that behave otherwise in training (BatchNorm, Dropout) are in
 the right mode, and whether anybody calls a method `backward` of their own, as autograd does not."""
 
+import ast
 import sys
 from collections.abc import Collection, Iterable, Mapping, Set
 from contextlib import ExitStack
@@ -15,7 +16,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from gradscope.facts import ModeKept, ModuleUse, OwnBackward
 from gradscope.ops.traits import Trait, has
 from gradscope.record.context import RunContext
-from gradscope.record.definitions import head
+from gradscope.record.definitions import head, returned, written_at
 from gradscope.record.held import outermost
 from gradscope.record.journal import Note
 from gradscope.record.names import Names
@@ -23,10 +24,12 @@ from gradscope.record.sites import USER, Site, kind_of, note_site, resolve
 from gradscope.record.sizes.followers import Followers, is_touched, keeps_statistics
 from gradscope.record.stand_ins import is_elsewhere, stand_in, without_us
 from gradscope.record.tracing import unobserved
+from gradscope.source.arguments import spelled
 
 _FEWEST = 3  # passes in a row: one may be an attack, or a look at the data
 _RARE = 0.25  # of all passes: what runs at each step gives a loss of another model its values
 _TWO_MODES = (_BatchNorm, nn.Dropout)
+_NEUTRAL = {"mul": 1, "div": 1, "add": 0, "sub": 0}  # numbers that leave the other operand
 
 
 class _Model:
@@ -195,12 +198,15 @@ class OwnBackwards:
         """A forward pass was watched, which has made these."""
         for note in calls if self._found else ():
             passes_on = note.info.view or has(note.info.name, Trait.COPIES)
-            if note.module is not None and not passes_on:
-                self._computing.add(type(note.module.module))
+            running = None if passes_on or _is_neutral(note.user) else note.module
+            while running is not None:
+                self._computing.add(type(running.module))
+                running = running.outer
 
     def _put_around(self, kind: type) -> None:
         owner: Any = next((one for one in kind.__mro__ if "backward" in vars(one)), None)
-        own = vars(owner)["backward"] if owner is not None else None
+        written = vars(owner)["backward"] if owner is not None else None
+        own = written.__func__ if isinstance(written, staticmethod) else written
         if not isinstance(own, FunctionType) or kind_of(own.__code__) != USER:
             return
         frame: FrameType | None = sys._getframe(1)
@@ -223,8 +229,20 @@ class OwnBackwards:
                 kind.__name__,
                 head(own.__code__),
                 head(getattr(kind.forward, "__code__", None)),
+                returned(kind.forward, 0),
                 kind not in self._computing,
             )
             for kind, own in self._found.items()
             if kind not in self._called
         )
+
+
+def _is_neutral(user: Site) -> bool:
+    """Whether what is written there gives its operand as it is: `x * 1.0`, `x + 0`."""
+    source, node = written_at(*user[0]) if user else (None, None)
+    if source is None:
+        return False
+    op = spelled(source, node)
+    given = op.positional[op.name in ("div", "sub") :]
+    numbers = [one.value for one in given if isinstance(one, ast.Constant)]
+    return bool(numbers) and numbers == [_NEUTRAL.get(op.name)]

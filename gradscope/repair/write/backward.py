@@ -19,6 +19,7 @@ from gradscope.source.tree import covers, last_name, names_in, parts
 # What spreads one number over all elements, and what had made one number of them.
 _SPREADS = ("expand", "expand_as", "repeat", "reshape", "view")
 _MEANS = ("mean", "sum")
+_ANEW = ("add", "alias", "clone", "div", "expand_as", "mul", "sub", "view", "view_as")
 
 
 def corrected(culprit: Culprit, request: ask.Rewrite) -> Ways:
@@ -131,21 +132,34 @@ def _handed_over(forward: ast.FunctionDef, backward: ast.FunctionDef) -> dict[st
 
 
 def hooked(culprit: Culprit, request: ask.HookBackward) -> Ways:
-    """A hook on what a forward returns, which passes its input on."""
+    """A hook on what a forward returns, which passes its input on. On a tensor of its own: others
+    that read the input have other gradients."""
     source, forward, own = culprit.source, _method(culprit, "forward"), _method(culprit, "backward")
     returns = [*parts(forward, ast.Return)]
-    if own is None or len(returns) != 1 or not request.own.passes_on:
+    if forward is None or own is None or len(returns) != 1 or not request.own.passes_on:
         return
-    self_ = own.args.args[0].arg if own.args.args else ""
     value = returns[0].value
-    if len(own.args.args) - len(own.args.defaults) != 2 or value is None:
+    required = len(own.args.args) - len(own.args.defaults)
+    is_bound = not any(last_name(one) == "staticmethod" for one in own.decorator_list)
+    if value is None or isinstance(value, ast.Tuple | ast.List | ast.Dict):
         return
-    text = source.of(value)
-    made = f"{text}.view_as({text})" if isinstance(value, ast.Name) else text
+    if required != 1 + is_bound or own.args.kwonlyargs or not forward.args.args:
+        return
+    self_, text = forward.args.args[0].arg, source.of(value)
+    made = [f"out = {text}"]
+    if isinstance(value, ast.Name):
+        made = [f"out = {text}.view_as({text})"]
+    elif not (isinstance(value, ast.BinOp) or _gives_anew(value)):
+        made += ["out = out.view_as(out)"]
     indent = f"{source.newline}{source.indent(returns[0].lineno)}"
-    lines = (f"out = {made}", "if out.requires_grad:", f"    out.register_hook({self_}.backward)")
+    lines = (*made, "if out.requires_grad:", f"    out.register_hook({self_}.backward)")
     edit = source.replaced(returns[0], indent.join((*lines, "return out")))
     yield Candidate("call it by a hook on the result", (edit,))
+
+
+def _gives_anew(node: ast.expr) -> bool:
+    """Whether a method gives a tensor of its own, and never the one that it is called on."""
+    return isinstance(node, ast.Call) and called(node) in _ANEW
 
 
 def _method(culprit: Culprit, name: str) -> ast.FunctionDef | None:

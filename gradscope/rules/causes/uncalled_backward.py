@@ -48,6 +48,12 @@ class UncalledBackward(Rule):
     def check(self, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:
         for own in trace.magnitudes.own_backwards:
             does = "passes its input on" if own.passes_on else "computes something"
+            # What passes its input on is where autograd can be told of the method, whose text may
+            # stay; beside what computes, it may be the method that is to go.
+            place, label = own.location, "nobody calls this"
+            related = ("use", own.forward, "this is differentiated")
+            if own.passes_on and own.returned is not None:
+                place, label, related = own.returned, related[2], ("use", place, label)
             yield self.found(
                 f"`{own.name}.backward` is never called: autograd differentiates `forward`",
                 f"`{own.name}` is a module, and autograd calls the `backward` of an"
@@ -57,9 +63,9 @@ class UncalledBackward(Rule):
                 phase=Phase.BACKWARD,
                 step=0,
                 op=own.name,
-                location=own.location,
-                label="nobody calls this",
-                related=places(("use", own.forward, "this is differentiated")),
+                location=place,
+                label=label,
+                related=places(related),
                 evidence={"class": own.name, "passes_on": own.passes_on},
                 fixes=(ask.HookBackward(own),),
             )
