@@ -160,6 +160,17 @@ class NotScalar(Refusal):
     location: Location | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A `call` is given the `original` that the tensor `name` was computed from, or what holds
+    that, as the source has them: these are its `arguments`, and those of calls after it."""
+
+    call: Location
+    arguments: tuple[Location, ...]
+    original: str
+    name: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotUsed(Refusal):
     """`torch.autograd.grad` was asked for the gradient of `name`, on which the result does not
@@ -167,7 +178,8 @@ class NotUsed(Refusal):
     not require a gradient itself. `instead` is the one leaf, other than parameters, on which it
     does depend; `read` the op that read the tensor that it is a view of, or, `copied`, a copy, and
     `location` where the function that asks called that. `original`: what `name` was computed from,
-    and `read` has read in its place; `holders`: what holds `name` in that function.
+    and `read` has read in its place; `holders`: what holds `name` in that function. `given` is the
+    call, at `location`, that was to be given `name`.
     """
 
     name: str
@@ -176,6 +188,7 @@ class NotUsed(Refusal):
     copied: bool = False
     original: str = ""
     holders: tuple[str, ...] = ()
+    given: Given | None = None
     reason: NoGradient | None = None
     call: Call | None = None
     location: Location | None = None

@@ -3,7 +3,7 @@
 from gradscope.facts.functions import Compared, OwnBackward, SavedInstead, Slip
 from gradscope.facts.magnitudes import NoGradient
 from gradscope.facts.places import Call, Location
-from gradscope.facts.refusals import Carried, Write
+from gradscope.facts.refusals import Carried, Given, Write
 from gradscope.facts.requests.request import Request
 
 
@@ -273,6 +273,12 @@ class HandOver(Allow):
     name: str
     holders: tuple[str, ...]
     within: Location | None
+
+
+class GiveInstead(Allow):
+    """Give a call what was computed from its argument, or from a part of that."""
+
+    given: Given
 
 
 class JoinViews(Allow):

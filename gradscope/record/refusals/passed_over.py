@@ -13,6 +13,7 @@ from gradscope.record.context import RunContext
 from gradscope.record.events.provenance import storage_key
 from gradscope.record.held import parts_of, reached_from
 from gradscope.record.refusals.exceptions import Raised
+from gradscope.record.refusals.given import given_instead
 
 _MOST_COMPARED = 1 << 24  # elements
 _MOST_PARTS = 64  # of a tensor, that may have been copied
@@ -26,7 +27,19 @@ def told(
     instead: str,
 ) -> refusals.NotUsed:
     """With what was read in the place of the tensor, and where the innermost function calls that
-    which the exception has come through as well."""
+    which the exception has come through as well; and with the call that is to be given it."""
+    told = _with_reader(context, raised, tensor, found, instead)
+    given = given_instead(raised, tensor) if not told.original else None
+    return replace(told, given=given, location=given.call) if given is not None else told
+
+
+def _with_reader(
+    context: RunContext,
+    raised: Raised,
+    tensor: torch.Tensor,
+    found: refusals.NotUsed,
+    instead: str,
+) -> refusals.NotUsed:
     original, read = "", _reader(context, raised, tensor, copied=False)
     copied = read is None and tensor.grad_fn is None
     if copied:

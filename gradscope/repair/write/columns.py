@@ -1,16 +1,47 @@
-"""Views of a tensor that something else read whole: put together again where it was read."""
+"""What is read in the place of the tensor that is differentiated by: that tensor where a call is
+given another, and its views, put together again, where something else reads the whole of it."""
 
 import ast
 from collections.abc import Iterator
 from itertools import pairwise
 
-from gradscope.repair.write.culprit import Culprit, Ways
+from gradscope.facts import Edit
+from gradscope.facts import requests as ask
+from gradscope.repair.write.culprit import Culprit, Edits, Ways
 from gradscope.source import Source
 from gradscope.source.arguments import argument, called
 from gradscope.source.tree import assigned, parts
 
 _TAKEN_APART = {"split": "cat", "chunk": "cat", "unbind": "stack"}
 Column = tuple[int, int | None, str]  # where a view starts and ends along the last dimension
+
+
+def given_instead(culprit: Culprit, request: ask.GiveInstead) -> Iterator[Edits]:
+    """`net(xs)` for `net(x)`; `net(dict(batch, x=xs))` for `net(batch)`, which reads `batch["x"]`,
+    and the same of the field of a dataclass or a named tuple."""
+    name, original = request.given.name, request.given.original
+    arguments = [one for one in map(culprit.at, request.given.arguments) if one is not None]
+    new: tuple[Edit, ...] = ()
+    match ast.parse(original, mode="eval").body:
+        case ast.Subscript(slice=ast.Constant(value=str(key))) if key.isidentifier():
+            forms = [f"dict({{0}}, {key}={name})"]
+        case ast.Subscript(slice=key):
+            forms = [f"{{{{**{{0}}, {ast.unparse(key)}: {name}}}}}"]
+        case ast.Attribute(attr=key):
+            replace = culprit.names.spell("dataclasses.replace")
+            new = culprit.imported("dataclasses") if replace is None else ()
+            forms = [f"{replace or 'dataclasses.replace'}({{0}}, {key}={name})"]
+            forms += [f"{{1}}._replace({key}={name})"]
+        case _:
+            forms = [name]
+    for form in forms:
+        texts = [(one, culprit.source.of(one), culprit.text(one)) for one in arguments]
+        edits = [
+            culprit.replace(one, name if text == original else form.format(text, atom))
+            for one, text, atom in texts
+        ]
+        is_replaced = "dataclasses" in form and any(text != original for _, text, _ in texts)
+        yield [*(new if is_replaced else ()), *edits]
 
 
 def joined(culprit: Culprit) -> Ways:

@@ -177,13 +177,17 @@ class Culprit:
         """The edits, and an import of torch where they are the first to need its name."""
         if self._knows_torch or not any(_TORCH.search(edit.text) for edit in edits):
             return edits
+        return (*self.imported("torch"), *edits)
+
+    def imported(self, module: str) -> tuple[Edit, ...]:
+        """An import of a module before the first one that the file has."""
         imports = (
             one
             for one in self.source.nodes.module.body
             if isinstance(one, ast.Import | ast.ImportFrom)
             and getattr(one, "module", "") != "__future__"
         )
-        return (*before(self.source, next(imports, None), "import torch"), *edits)
+        return before(self.source, next(imports, None), f"import {module}")
 
     def written(self, title: str, node: ast.expr, text: str, kind: str = "") -> Candidate:
         """The fix that puts `text` in the place of a node, and does no more."""

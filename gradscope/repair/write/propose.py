@@ -169,6 +169,7 @@ BY_FIELDS: Mapping[type[ask.Request], Callable[[Culprit, Any], Ways]] = {
     ask.StartStateAnew: stepping.state_anew,
     ask.DifferentiateBy: graphs.asked_for,
     ask.HandOver: graphs.handed_over,
+    ask.GiveInstead: columns.given_instead,
     ask.ReduceLoss: graphs.reduced,
     ask.LowerRate: stepping.slower,
     ask.ClearGradients: stepping.cleared,

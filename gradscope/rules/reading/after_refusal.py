@@ -96,7 +96,9 @@ def requests(refusal: refusals.Refusal) -> Iterator[Fix | ask.Request]:
         case refusals.NotUsed(original=original, read=read) if original and read is not None:
             inner = (one for one, by in pairwise(read.frames) if by == refusal.location)
             yield ask.HandOver(original, refusal.name, refusal.holders, next(inner, None))
-        case refusals.NotUsed(reason=reason, name=name, instead=instead, read=read):
+        case refusals.NotUsed(reason=reason, name=name, instead=instead, read=read, given=given):
+            if given is not None:
+                yield ask.GiveInstead(given)
             if read is not None:
                 yield ask.JoinViews()
             if instead:

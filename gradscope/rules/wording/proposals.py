@@ -266,6 +266,7 @@ _WORDS: Mapping[type[ask.Request], _Words] = {
     ask.SetSparse: _graph("make the embedding with `sparse={0.sparse}`"),
     ask.DifferentiateBy: _graph("ask for the gradient of `{0.name}`"),
     ask.HandOver: _graph("compute with what was made of `{0.original}`, and not with that itself"),
+    ask.GiveInstead: _graph("compute with `{0.given.name}`, whose gradient is asked for"),
     ask.JoinViews: _graph("compute with the tensors whose gradient is asked for"),
     ask.AllowUnused: _graph("let that gradient be None: `allow_unused=True`"),
     # The training

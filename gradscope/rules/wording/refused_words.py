@@ -304,7 +304,7 @@ def _saved_no_tensor(one: refusals.SavedNoTensor) -> Words:
 
 
 def _not_used(one: refusals.NotUsed) -> Words:
-    name = named(one.name, "one of the tensors")
+    name = named(one.given.name if one.given else one.name, "one of the tensors")
     why = "No op between it and the result has read it: another tensor was read in its place, such"
     why, label = (
         f"{why} as a copy or a view that was made afterwards.",
@@ -323,6 +323,10 @@ def _not_used(one: refusals.NotUsed) -> Words:
     elif one.read is not None:
         why = f"It is a view. What reads the tensor that {name} is a part of does not read the view"
         why, label = f"{why}, which is a tensor of its own to autograd.", "reads the whole of it"
+    if one.given is not None:
+        why = f"{name} was computed from `{one.given.original}`, and this call is given that in its"
+        why = f"{why} place: the result depends on the one, and not on the other."
+        label = f"reads `{one.given.original}` itself"
     is_used = one.reason is NoGradient.LEAFLESS
     return Words(
         f"the gradient of {name} is asked for, and it does not require one"
@@ -335,7 +339,7 @@ def _not_used(one: refusals.NotUsed) -> Words:
         (
             (one.related, "runs without a graph"),
             (_at(one.read), f"`{phrases.spelled(_op(one.read))}` reads it here"),
-            (one.raised_at if one.read is not None else None, "asks for its gradient"),
+            (one.raised_at if one.read or one.given else None, "asks for its gradient"),
         ),
         {"reason": one.reason or NoGradient.UNUSED, "name": one.name},
         ("0 ops between it and the result",) if not one.reason else (),

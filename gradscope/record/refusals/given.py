@@ -1,0 +1,117 @@
+"""A call that is given what a tensor was computed from, where it was to be given the tensor."""
+
+import ast
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from types import FrameType
+from typing import Any
+
+import torch
+
+from gradscope.facts import refusals
+from gradscope.record.definitions import source_of, span
+from gradscope.record.refusals.exceptions import Raised, held
+from gradscope.source import Source, binding, expression
+from gradscope.source.tree import parts
+
+_MOST_CALLS = 32  # that a result is followed back through
+_AS_IT_IS = ("data", "mT", "T")  # attributes of a tensor that are no part of what holds it
+
+
+def given_instead(raised: Raised, tensor: torch.Tensor) -> refusals.Given | None:
+    """The first call behind what is differentiated, in the innermost function that has computed the
+    tensor, and the arguments of all of them."""
+    for frame, place in zip(raised.frames, raised.places, strict=True):
+        source = source_of(frame.f_code.co_filename)
+        if source is None:
+            continue
+        asked = expression(source, replace(place, file=source.file))
+        names = (one for one in parts(asked, ast.Name) if held(one, frame) is tensor)
+        name = next(names, None)
+        made = binding(source, name) if name is not None else None
+        if asked is not None and name is not None and made is not None and made.value is not None:
+            alike = (one for one in _read(made.value) if _is_alike(_value(one, frame), tensor))
+            originals = [one for one in alike if source.of(one) != name.id]
+            calls = _behind(source, asked, name.id)
+            later = [one for one in calls if one.lineno > (made.statement.end_lineno or 0)]
+            return _first(frame, source, later, originals, name.id)
+    return None
+
+
+def _first(
+    frame: FrameType,
+    source: Source,
+    calls: Iterable[ast.Call],
+    originals: Iterable[ast.expr],
+    name: str,
+) -> refusals.Given | None:
+    found = {
+        argument: (call, original)
+        for call in calls
+        for argument in (*call.args, *(key.value for key in call.keywords))
+        for original in originals
+        if source.of(argument) in (source.of(original), _holder(source, original))
+    }
+    if not found:
+        return None
+    call, original = min(found.values(), key=lambda one: (one[0].lineno, one[0].col_offset))
+    arguments = (argument for argument, (_, one) in found.items() if one is original)
+    at = tuple(span(frame.f_code, one) for one in arguments)
+    return refusals.Given(span(frame.f_code, call), at, source.of(original), name)
+
+
+def _read(node: ast.AST) -> Iterator[ast.expr]:
+    """What an expression is computed from: `batch["x"]` of `wrap(batch["x"] * 2)`."""
+    match node:
+        case ast.Attribute(value=value, attr=name) if name in _AS_IT_IS:
+            yield from _read(value)
+        case ast.Name() | ast.Attribute() | ast.Subscript():
+            yield node
+        case ast.Call(func=function, args=args, keywords=keywords):
+            own = [function.value] if isinstance(function, ast.Attribute) else []
+            for one in (*own, *args, *(key.value for key in keywords)):
+                yield from _read(one)
+        case _:
+            for part in ast.iter_child_nodes(node):
+                yield from _read(part)
+
+
+def _behind(source: Source, asked: ast.AST, name: str) -> Iterator[ast.Call]:
+    """The calls in an expression, and those that have made what it reads beside a name."""
+    waiting, seen = [asked], set[ast.AST]()
+    while waiting and len(seen) < _MOST_CALLS:
+        node = waiting.pop(0)
+        if node in seen:
+            continue
+        seen.add(node)
+        yield from (one for one in parts(node, ast.Call) if one is not asked)
+        read = (binding(source, one) for one in parts(node, ast.Name) if one.id != name)
+        given = (one.value or one.statement for one in read if one is not None)
+        waiting += [one for one in given if not isinstance(one, ast.FunctionDef | ast.ClassDef)]
+
+
+def _holder(source: Source, node: ast.expr) -> str:
+    """`batch` of `batch["x"]` and of `batch.x`."""
+    is_key = isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant)
+    if is_key and isinstance(node.slice.value, str):  # type: ignore[attr-defined]
+        return source.of(node.value)  # type: ignore[attr-defined]
+    return source.of(node.value) if isinstance(node, ast.Attribute) else ""
+
+
+def _value(node: ast.expr, frame: FrameType) -> Any:
+    """Without a question that the program's own code would answer."""
+    match node:
+        case ast.Subscript(value=value, slice=ast.Constant(value=key)):
+            holder = held(value, frame)
+            return dict.get(holder, key) if isinstance(holder, dict) else None
+        case ast.Attribute(value=value, attr=name) if isinstance(
+            holder := held(value, frame), tuple
+        ):
+            fields = getattr(type(holder), "_fields", ())
+            return holder[fields.index(name)] if name in fields else None
+        case _:
+            return held(node, frame)
+
+
+def _is_alike(value: Any, tensor: torch.Tensor) -> bool:
+    return isinstance(value, torch.Tensor) and value.shape == tensor.shape
