@@ -38,6 +38,16 @@ GIVEN = {
         ["xs = x.clone().requires_grad_(True)", "value = body(x)  # <-", ASKED],
         "value = body(xs)",
     ),
+    "a part of a tuple": (
+        ("", ""),
+        [
+            "pair = x, other",
+            "xs = pair[0].clone().requires_grad_()",
+            "value = body(pair[0])  # <-",
+            ASKED,
+        ],
+        "value = body(xs)",
+    ),
     "a key": (
         ("", NET.format("'x'")),
         [
@@ -127,6 +137,40 @@ def test_the_call_that_was_to_be_given_it_is_told_and_given_it(around, lines, pa
     assert text.splitlines()[found.location.line - 1].endswith("# <-")
     assert found.fixes[0].verified, found.fixes[0].verdict
     assert f"+    {patch}" in found.fixes[0].patch
+
+
+ATTACK = """import torch
+from torch import nn
+
+torch.manual_seed(0)
+net = nn.Linear(3, 1)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+
+
+def attack(x):
+    near = x.clone().requires_grad_(True)
+    error = net({}).square().mean()
+    error.backward()
+    return (x + 0.1 * near.grad.sign()).detach()
+
+
+for step in range(4):
+    x = torch.randn(6, 3)
+    loss = net(attack(x)).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.long
+def test_a_gradient_that_is_none_since_its_leaf_was_given_to_nobody_is_told_so(tmp_path):
+    (found,) = diagnosed_text(ATTACK.format("x"), tmp_path, verify=True).findings
+
+    assert (found.rule, found.location.line) == ("GS303", 11)
+    assert found.fixes[0].verified, found.fixes[0].verdict
+    assert "+    error = net(near).square().mean()" in found.fixes[0].patch
+    assert not diagnosed_text(ATTACK.format("near"), tmp_path).findings
 
 
 @pytest.mark.parametrize("lines", RIGHT.values(), ids=RIGHT)

@@ -61,7 +61,17 @@ ON_ITS_OWN_MODE = """def predict(model, data):
 def evaluate():
     predict(net.eval(), x)
     net.train()"""
+ENTERED = """def sample():
+    torch.no_grad().__enter__()  # <-
+    return net(torch.randn(4, 3)).mean()"""
 SWITCHES = {
+    "entered by hand": (ENTERED, "sample()", "+@torch.no_grad()\n def sample():"),
+    "before what learns": (
+        "",
+        "torch.set_grad_enabled(False)  # <-\n    target = net(y.expand(8, 3))\n"
+        "    loss = (net(x) - target).square().mean()\n    loss.backward()",
+        "+    with torch.no_grad():\n+        target = net(y.expand(8, 3))\n     loss",
+    ),
     "by itself": (ITSELF, "evaluate()", "+@torch.no_grad()\n def evaluate():"),
     "by what it calls": (TOLD, "evaluate()", "+@torch.no_grad()\n def evaluate():"),
     "by a helper": (HELPER, "evaluate()", "+@torch.no_grad()\n def evaluate():"),

@@ -17,20 +17,9 @@ from gradscope.source import Source, expression
 from gradscope.source import definition as definition_of
 from gradscope.source.spans import statement_at
 from gradscope.source.text import cell_of, characters
-from gradscope.source.tree import Op, covers, last_name, names_in, parts
+from gradscope.source.tree import Op, last_name, names_in, parts
 
 Node = TypeVar("Node", bound=ast.AST)
-
-# No op is run when grad mode changes: where that is written has to be read.
-_GUARDS = frozenset(
-    f"torch.{module}{guard}"
-    for module in ("", "autograd.", "autograd.grad_mode.")
-    for guard in ("no_grad", "inference_mode", "set_grad_enabled")
-)
-# These set it when they are called, and not where a `with` enters them.
-_SWITCHES = frozenset(
-    {*(one for one in _GUARDS if one.endswith("set_grad_enabled")), "torch._C._set_grad_enabled"}
-)
 
 
 @lru_cache(maxsize=64)
@@ -67,7 +56,7 @@ def span_in(
     )
 
 
-def _every(code: CodeType, kind: type[Node]) -> Iterator[tuple[Source, Node]]:
+def every(code: CodeType, kind: type[Node]) -> Iterator[tuple[Source, Node]]:
     """The nodes of a kind in the file of a function's code."""
     source = source_of(code.co_filename)
     yield from ((source, node) for node in source.nodes.every(kind)) if source else ()
@@ -75,7 +64,7 @@ def _every(code: CodeType, kind: type[Node]) -> Iterator[tuple[Source, Node]]:
 
 def function_of(code: CodeType) -> ast.FunctionDef | None:
     """Where the function is defined whose code it is."""
-    for _, node in _every(code, ast.FunctionDef):
+    for _, node in every(code, ast.FunctionDef):
         starts = (node.lineno, *(one.lineno for one in node.decorator_list))
         if node.name == code.co_name and code.co_firstlineno in starts:
             return node
@@ -89,7 +78,7 @@ def body_of(code: CodeType) -> ast.AST | None:
         return source.tree if source is not None else None
     if code.co_name != "<lambda>":
         return function_of(code)
-    lambdas = (node for _, node in _every(code, ast.Lambda))
+    lambdas = (node for _, node in every(code, ast.Lambda))
     return next((one for one in lambdas if one.lineno == code.co_firstlineno), None)
 
 
@@ -144,7 +133,7 @@ def _set_by(
 def variable(code: CodeType, name: str) -> Location | None:
     """Where code first gives a variable of its own a value."""
     within = function_of(code)
-    for source, node in _every(code, ast.Assign):
+    for source, node in every(code, ast.Assign):
         targets = [one for target in node.targets for one in ast.walk(target)]
         is_own = source.nodes.function(node) is (within or source.tree)
         if is_own and any(isinstance(one, ast.Name) and one.id == name for one in targets):
@@ -280,71 +269,6 @@ def _expression(found: ast.stmt, position: int) -> ast.expr | None:
     return None
 
 
-def guard_of(user: Site) -> Location | None:
-    """The `with torch.no_grad()` (or the decorator) that is around the innermost of these frames
-    that has one, else the call of `torch.set_grad_enabled` that holds from there on."""
-    guards = (*(_guarding(*frame) for frame in user), *(_switch(*frame) for frame in user))
-    return next(filter(None, guards), None)
-
-
-def _switch(code: CodeType, lasti: int) -> Location | None:
-    line = resolve(code, lasti).line
-    switches = [one for one in _switches(code) if one.lineno < line]
-    return span(code, switches[-1]) if switches else None
-
-
-def _switches(code: CodeType) -> Iterator[ast.Call]:
-    """The statements of the file that set the mode for all that follows."""
-    for source, node in _every(code, ast.Expr):
-        if isinstance(node.value, ast.Call) and source.names.dotted(node.value.func) in _SWITCHES:
-            yield node.value
-
-
-def _guarding(code: CodeType, lasti: int) -> Location | None:
-    line, found = resolve(code, lasti).line, None
-    source = source_of(code.co_filename)
-    for node in ast.walk(source.tree) if source else ():
-        if isinstance(node, ast.With):
-            items = [item.context_expr for item in node.items]
-        elif isinstance(node, ast.FunctionDef):
-            items = node.decorator_list
-        else:
-            continue
-        if covers(node, line):
-            for item in items:
-                called = item.func if isinstance(item, ast.Call) else item
-                if source is not None and source.names.dotted(called) in _GUARDS:
-                    found = span(code, item)
-    return found
-
-
-def only_inference(code: CodeType) -> Location | None:
-    """The one place of the file that turns inference mode on."""
-    found = [
-        span(code, one)
-        for source, one in _every(code, ast.Attribute)
-        if source.names.dotted(one) == "torch.inference_mode"
-    ]
-    return found[0] if len(found) == 1 else None
-
-
-def is_statement(code: CodeType, lasti: int) -> bool:
-    """Whether a call stands alone: as a statement, and not in a `with` or a decorator."""
-    source, node = written_at(code, lasti)
-    above = source.parents.get(node) if source is not None and node is not None else None
-    return isinstance(above, ast.Expr)
-
-
-def switched_off_at(code: CodeType) -> Location | None:
-    """The one statement of the file that switches gradients off for good."""
-    found = [
-        switch
-        for switch in _switches(code)
-        if any(isinstance(one, ast.Constant) and not one.value for one in switch.args)
-    ]
-    return span(code, found[0]) if len(found) == 1 else None
-
-
 def frozen_at(code: CodeType) -> Location | None:
     """The last statement of the file that takes `requires_grad` from something. No op is run when
     an attribute is set: where that is written has to be read."""
@@ -367,7 +291,7 @@ def frozen_at(code: CodeType) -> Location | None:
 
 def updated_at(code: CodeType, name: str) -> Location | None:
     """Where code gives a name a value computed from its gradient: `w = w - 0.1 * w.grad`."""
-    for source, node in _every(code, ast.Assign):
+    for source, node in every(code, ast.Assign):
         if [source.of(one) for one in node.targets] == [name] and any(
             isinstance(one, ast.Attribute) and source.of(one) == f"{name}.grad"
             for one in ast.walk(node.value)
@@ -378,7 +302,7 @@ def updated_at(code: CodeType, name: str) -> Location | None:
 
 def made_at(code: CodeType, name: str, read: Location) -> Location | None:
     """Where the value of a name is computed that is read in the lines of a place."""
-    for source, node in _every(code, ast.Name):
+    for source, node in every(code, ast.Name):
         if node.id == name and read.line <= node.lineno <= read.end_line:
             made = definition_of(source, node)
             return span(code, made) if made is not None else None
@@ -388,7 +312,7 @@ def made_at(code: CodeType, name: str, read: Location) -> Location | None:
 def leaf_at(code: CodeType, variables: Mapping[str, Any]) -> Location | None:
     """Where the first of the variables is computed whose gradient the code reads: a tensor that
     does not require one."""
-    for source, node in _every(code, ast.Attribute):
+    for source, node in every(code, ast.Attribute):
         name = node.value
         if node.attr != "grad" or not isinstance(name, ast.Name):
             continue

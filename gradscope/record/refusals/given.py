@@ -1,16 +1,17 @@
 """A call that is given what a tensor was computed from, where it was to be given the tensor."""
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from types import FrameType
 from typing import Any
 
 import torch
 
-from gradscope.facts import refusals
+from gradscope.facts import Location, refusals
 from gradscope.record.definitions import source_of, span
 from gradscope.record.refusals.exceptions import Raised, held
+from gradscope.record.refusals.notes import Pass
 from gradscope.source import Source, binding, expression
 from gradscope.source.tree import parts
 
@@ -22,20 +23,51 @@ def given_instead(raised: Raised, tensor: torch.Tensor) -> refusals.Given | None
     """The first call behind what is differentiated, in the innermost function that has computed the
     tensor, and the arguments of all of them."""
     for frame, place in zip(raised.frames, raised.places, strict=True):
-        source = source_of(frame.f_code.co_filename)
-        if source is None:
-            continue
-        asked = expression(source, replace(place, file=source.file))
+        source, asked = _written(frame, place)
         names = (one for one in parts(asked, ast.Name) if held(one, frame) is tensor)
-        name = next(names, None)
-        made = binding(source, name) if name is not None else None
-        if asked is not None and name is not None and made is not None and made.value is not None:
-            alike = (one for one in _read(made.value) if _is_alike(_value(one, frame), tensor))
-            originals = [one for one in alike if source.of(one) != name.id]
-            calls = _behind(source, asked, name.id)
-            later = [one for one in calls if one.lineno > (made.statement.end_lineno or 0)]
-            return _first(frame, source, later, originals, name.id)
+        if source is not None and asked is not None and (name := next(names, None)) is not None:
+            if (found := _behind_call(frame, source, asked, name)) is not None:
+                return found
     return None
+
+
+def without_gradient(raised: Raised, passes: Sequence[Pass]) -> refusals.NotUsed | None:
+    """Of a leaf whose gradient was read and is None, since the last of these passes has not reached
+    it: as `given_instead`."""
+    if (frame := raised.frame) is None or not passes or raised.place is None:
+        return None
+    place = passes[-1].place
+    source, asked = _written(frame, place)
+    if source is None or asked is None or place.function != raised.place.function:
+        return None
+    for read in parts(raised.node, ast.Attribute):
+        name, leaf = read.value, held(read.value, frame)
+        is_bare = isinstance(leaf, torch.Tensor) and leaf.is_leaf and leaf.requires_grad
+        if read.attr == "grad" and isinstance(name, ast.Name) and is_bare and leaf.grad is None:
+            given = _behind_call(frame, source, asked, name)
+            if given is not None:
+                at = {**raised.at, "step": max(raised.step - 1, 0)}  # that backward is over
+                return refusals.NotUsed(**at, name=name.id, given=given, location=given.call)
+    return None
+
+
+def _written(frame: FrameType, place: Location) -> tuple[Source | None, ast.AST | None]:
+    source = source_of(frame.f_code.co_filename)
+    return source, expression(source, replace(place, file=source.file)) if source else None
+
+
+def _behind_call(
+    frame: FrameType, source: Source, asked: ast.AST, name: ast.Name
+) -> refusals.Given | None:
+    """The first of the calls behind an expression that is given what a name was computed from."""
+    made, tensor = binding(source, name), held(name, frame)
+    if made is None or made.value is None:
+        return None
+    alike = (one for one in _read(made.value) if _is_alike(_value(one, frame), tensor))
+    originals = [one for one in alike if source.of(one) != name.id]
+    calls = _behind(source, asked, name.id)
+    later = [one for one in calls if one.lineno > (made.statement.end_lineno or 0)]
+    return _first(frame, source, later, originals, name.id)
 
 
 def _first(
@@ -103,6 +135,8 @@ def _value(node: ast.expr, frame: FrameType) -> Any:
     match node:
         case ast.Subscript(value=value, slice=ast.Constant(value=key)):
             holder = held(value, frame)
+            if type(holder) in (list, tuple) and key in range(len(holder)):
+                return holder[key]
             return dict.get(holder, key) if isinstance(holder, dict) else None
         case ast.Attribute(value=value, attr=name) if isinstance(
             holder := held(value, frame), tuple

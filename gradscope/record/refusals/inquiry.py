@@ -23,12 +23,12 @@ from gradscope.record.definitions import (
     frozen_at,
     leaf_at,
     made_at,
-    only_inference,
 )
 from gradscope.record.events.provenance import storage_key
+from gradscope.record.grad_modes import only_inference
 from gradscope.record.graph import consumers, leaf_ids, up, withheld
 from gradscope.record.held import alive, variables
-from gradscope.record.refusals import no_leaf, passed_over, several, steps, twice
+from gradscope.record.refusals import given, no_leaf, passed_over, several, steps, twice
 from gradscope.record.refusals.checkpoints import computed_again
 from gradscope.record.refusals.exceptions import (
     Raised,
@@ -246,7 +246,7 @@ class _Inquiry:
         """`None` was taken for a gradient."""
         found = gradient_read_at(raised)
         if found is None:
-            return None
+            return given.without_gradient(raised, self._notes.passes)
         name, tensor, updated = found
         refusal = refusals.NoLeaf(**raised.at, name=name, location=updated, updated=True)
         if updated is not None or tensor.grad_fn is None:

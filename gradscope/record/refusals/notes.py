@@ -16,8 +16,8 @@ from gradscope.dataclass import dataclass
 from gradscope.facts import Carried, Location
 from gradscope.record import sites
 from gradscope.record.context import RunContext
-from gradscope.record.definitions import guard_of
 from gradscope.record.events.provenance import storage_key
+from gradscope.record.grad_modes import guard_of
 from gradscope.record.held import alive, parts_of, variables
 from gradscope.record.optimizers import Work, held_by, parameters_of
 from gradscope.record.passes import BackwardPass

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from gradscope.facts import Location
-from gradscope.record.definitions import is_statement, switched_off_at
+from gradscope.record.grad_modes import is_statement, switched_off_at
 from gradscope.record.sites import USER, Site, kind_of, note_site, resolve
 from gradscope.record.stand_ins import is_elsewhere, stand_in
 

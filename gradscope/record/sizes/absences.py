@@ -11,8 +11,9 @@ import torch
 
 from gradscope.dataclass import dataclass
 from gradscope.facts import Absence, Leaf, Location, NoGradient
-from gradscope.record.definitions import definition, guard_of
+from gradscope.record.definitions import definition
 from gradscope.record.finite import elements
+from gradscope.record.grad_modes import guard_of
 from gradscope.record.names import Names, Path, in_some_module
 from gradscope.record.optimizers import held_by, parameters_of
 from gradscope.record.sites import Site, place_of

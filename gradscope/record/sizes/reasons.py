@@ -11,7 +11,7 @@ import torch
 
 from gradscope.facts import Absence, Call, Location, NoGradient
 from gradscope.ops.traits import Trait, has
-from gradscope.record.definitions import guard_of
+from gradscope.record.grad_modes import guard_of
 from gradscope.record.journal import to_call
 from gradscope.record.sites import place_of, resolve
 from gradscope.record.sizes.built import Built, last_layer

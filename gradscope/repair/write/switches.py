@@ -35,7 +35,7 @@ def switched_off_within(culprit: Culprit, request: ask.SwitchOffWithin) -> Itera
             yield from _decorated(culprit, own, gone)
         yield from _callers_decorated(culprit, request, own, gone)
     elif edits := _in_block(culprit, statement):
-        yield Candidate(proposals.WITHIN_BLOCK, edits)
+        yield Candidate(proposals.WITHIN_BLOCK, edits, alone=True)
     yield Candidate("leave gradients switched on", (gone,))
 
 
@@ -118,15 +118,20 @@ def _runs_backward(node: ast.stmt) -> bool:
 
 def _in_block(culprit: Culprit, statement: ast.stmt) -> tuple[Edit, ...]:
     """A `with torch.no_grad():` in the place of a statement, around what is below it in its block,
-    up to what runs backward or defines something."""
+    up to what runs backward, or makes what that reads, or defines something."""
     source, block = culprit.source, block_of(culprit.source, statement)
     below = block[block.index(statement) + 1 :]
-    found = list(
-        takewhile(lambda one: not (isinstance(one, _DEFINES) or _runs_backward(one)), below)
-    )
+    read = names_in(next(filter(_runs_backward, below), None))
+    found = list(takewhile(lambda one: not (isinstance(one, _DEFINES) or _makes(one, read)), below))
     if not found or whole_lines(source, statement) is None:
         return ()
     start, end = past_of(source, statement), source.extent(found[-1])[1]
     opening = f"with {culprit.torch('torch.no_grad()')}"
     text = within(source, opening, statement, source.text[start:end].lstrip())
     return (source.edit(source.extent(statement)[0], end, text),)
+
+
+def _makes(node: ast.stmt, read: set[str]) -> bool:
+    """Whether a statement runs backward, or gives one of the names a value."""
+    given = (one.id for one in parts(node, ast.Name) if isinstance(one.ctx, ast.Store))
+    return _runs_backward(node) or not read.isdisjoint(given)

@@ -105,7 +105,7 @@ def requests(refusal: refusals.Refusal) -> Iterator[Fix | ask.Request]:
                 yield ask.DifferentiateBy(instead)
             if reason:
                 yield ask.Reattach(reason, name)
-            if reason is not NoGradient.LEAFLESS and read is None:
+            if reason is not NoGradient.LEAFLESS and read is None and given is None:
                 yield ask.AllowUnused()
 
 

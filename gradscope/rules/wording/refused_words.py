@@ -171,8 +171,8 @@ _ENDS = {
 def _switched_off(one: refusals.WithoutGraph) -> Words:
     return Words(
         "the loss has no graph: gradients were switched off, and stayed so",
-        "Called, and not entered by `with`, `torch.set_grad_enabled` is a switch for the whole"
-        " process: it holds beyond the function that calls it, until something switches gradients"
+        "A call that no `with` ends, as one of `torch.set_grad_enabled`, is a switch for the whole"
+        " process: it holds beyond the function that makes it, until something switches gradients"
         " on again. What was computed since has no graph.",
         "switches gradients off for all that follows",
         one.location,
