@@ -1,7 +1,7 @@
 """Losses that are given what they do not take, or compare what cannot be equal."""
 
 from gradscope.dataclass import dataclass
-from gradscope.facts.places import Call
+from gradscope.facts.places import Call, Location
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +33,21 @@ class Identical:
     of_inputs: bool
     call: Call
     step: int
+
+
+@dataclass(frozen=True, slots=True)
+class Repeated:
+    """One module, of a class `kind`, that stands `times` times in `container`, and was called more
+    than once within one call of what is around it: with the same input each time, or `chained`,
+    with what it gave itself. `made` is where it is put there so often."""
+
+    container: str
+    kind: str
+    times: int
+    parameters: int
+    chained: bool
+    step: int
+    made: Location | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ watched by itself, what one tells the others, and which of them a report is abou
 from enum import StrEnum
 
 from gradscope.dataclass import dataclass
-from gradscope.facts.compared import Identical, Lone, Scores, Unreached
+from gradscope.facts.compared import Identical, Lone, Repeated, Scores, Unreached
 from gradscope.facts.effects import Effect
 from gradscope.facts.events import (
     Approach,
@@ -258,6 +258,7 @@ class Trace:
     unreached: tuple[Unreached, ...] = ()
     identical: tuple[Identical, ...] = ()
     lone: tuple[Lone, ...] = ()
+    repeated: tuple[Repeated, ...] = ()
     array_faults: tuple[ArrayFault, ...] = ()
     settings: tuple[Setting, ...] = ()  # of optimizers, that were not finite
     elsewhere: tuple[str, ...] = ()  # names of other threads that ran backward: not observed

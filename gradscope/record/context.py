@@ -39,6 +39,7 @@ class RunContext:
         self.notes: list[str] = []  # what could not be observed, one sentence each
         self.faults = 0
         self.module: ModuleFrame | None = None  # the innermost one that runs, while ops are seen
+        self.followed: dict[int, Callable[..., None]] = {}  # told of calls of these, by id
         self.function: str | None = None  # the custom Function whose forward is running
         self.running = NodeOps()  # the ops of the autograd node that is running
         self.seen = SeenNodes()

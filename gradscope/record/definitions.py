@@ -13,8 +13,9 @@ import torch
 
 from gradscope.facts import Location
 from gradscope.record.sites import USER, Site, kind_of, resolve, shown_path
-from gradscope.source import Source, expression
+from gradscope.source import Source, expression, parsed
 from gradscope.source import definition as definition_of
+from gradscope.source.repeats import repetition
 from gradscope.source.spans import statement_at
 from gradscope.source.text import cell_of, characters
 from gradscope.source.tree import Op, last_name, names_in, parts
@@ -95,6 +96,20 @@ def definition(
                 assert code is not None
                 return span(code, node), head(_user_code(parent.forward))
     return None, None
+
+
+def repeated_at(place: Location | None) -> Location | None:
+    """Where the statement at a place gets one object several times: in it, in what a name stands
+    for, or in a function; the place itself where the text does not tell."""
+    source = parsed(place.file) if place is not None else None
+    statement = statement_at(source, place) if source is not None else None
+    node = repetition(source, statement) if source is not None and statement else None
+    if source is None or place is None or node is None:
+        return place
+    function = source.nodes.function(node)
+    same = source.nodes.function(statement) is function if statement is not None else False
+    name = place.function if same else getattr(function, "name", "<module>")
+    return span_in(place.file, name, node)
 
 
 def attribute(kind: type, name: str) -> Location | None:

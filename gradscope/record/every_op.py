@@ -23,6 +23,7 @@ from gradscope.record.identical import LoneValues, Units
 from gradscope.record.mode import RecordingMode
 from gradscope.record.optimizers import Work, bad_settings
 from gradscope.record.passes import BackwardPass, Engine
+from gradscope.record.repeats import Repeats
 from gradscope.record.scores import GivenScores
 from gradscope.record.sites import OURS, kind_of, user_frames
 from gradscope.record.sizes.gradients import Sizes
@@ -56,6 +57,7 @@ class EveryOp:
         self.scores = GivenScores(context)
         self.units = Units(context)
         self.lone = LoneValues(context)
+        self.repeats = Repeats(context)
         self.mode = RecordingMode(context, sizes, self.symptoms.note_bad_write, hazards=hazards)
         self.depth = Depth(self.mode, full_from)
         self.watching = Watching(context, self.symptoms, self.depth, sizes)
@@ -142,7 +144,8 @@ class EveryOp:
         suspects = one.roots if one.loss is None or one.loss - one.loss != 0.0 else []
         found = one, suspects, asked, result
         shielded("backward", self.symptoms.after_backward, *found, last=last)
-        for by in (self.hidden, self.mode.broadcasts, self.scores, self.units, self.lone):
+        by_graph = self.hidden, self.mode.broadcasts, self.scores, self.units, self.lone
+        for by in (*by_graph, self.repeats):
             shielded("backward", by.after_backward, one)
         if self.mode.margins is not None:
             shielded("backward", self.mode.margins.after_backward, one)
@@ -263,6 +266,7 @@ class EveryOp:
             unreached=tuple(self.scores.unreached.values()),
             identical=tuple(self.units.found.values()),
             lone=tuple(self.lone.found.values()),
+            repeated=self.repeats.facts(),
             array_faults=array_faults(self._modules, events),
             settings=tuple(self.settings),
             unexamined=self.watching.unexamined(ending, trace.refusal),

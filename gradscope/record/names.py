@@ -136,7 +136,7 @@ class Names:
 
     def _learn_parts(self, name: str, root: torch.nn.Module) -> None:
         inside = [
-            (prefix, module, _path(root, name, prefix)) for prefix, module in root.named_modules()
+            (prefix, module, path_of(root, name, prefix)) for prefix, module in root.named_modules()
         ]
         for prefix, module, path in inside:
             self.modules.setdefault(id(module), _dotted(name, prefix))
@@ -334,7 +334,7 @@ def _dotted(*parts: str) -> str:
     return ".".join(filter(None, parts)).replace("_fsdp_wrapped_module.", "")
 
 
-def _path(root: torch.nn.Module, name: str, prefix: str) -> Path:
+def path_of(root: torch.nn.Module, name: str, prefix: str) -> Path:
     path = [(name, root)]
     module = root
     for part in filter(None, prefix.split(".")):

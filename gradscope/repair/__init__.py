@@ -87,5 +87,5 @@ def _rank(finding: Finding) -> tuple[int, bool]:
 
 def _has_fixes(finding: Finding) -> bool:
     is_problem = finding.severity is not Severity.NOTE
-    wanted = ask.SetMode, ask.AddParameters  # of notes
+    wanted = ask.SetMode, ask.AddParameters, ask.MakeEach  # of notes
     return any(is_problem or isinstance(fix.request, wanted) for fix in finding.fixes)

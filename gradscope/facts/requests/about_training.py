@@ -275,6 +275,10 @@ class DrawWeights(Request):
     are_small: bool = False
 
 
+class MakeEach(Request):
+    """Make a module for each place of a container that holds one several times."""
+
+
 @dataclass(frozen=True, slots=True)
 class ZeroFactor:
     """A factor that starts at 0 as the other one does, and `place`, which has made it so: for both

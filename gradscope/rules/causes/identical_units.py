@@ -1,8 +1,8 @@
-"""Weights whose units are all the same, and stay so."""
+"""Weights whose units are all the same, and stay so, and modules that are one."""
 
 from collections.abc import Iterator
 
-from gradscope.facts import Finding, Identical, Phase, Root, Severity, Trace
+from gradscope.facts import Finding, Identical, Phase, Repeated, Root, Severity, Trace
 from gradscope.facts import requests as ask
 from gradscope.rules.rule import Rule
 
@@ -11,11 +11,13 @@ class IdenticalUnits(Rule):
     """
     ## What it does
     Finds a weight whose units are all the same, get the same gradient, and are still the same
-    after an update: as of a layer that was filled with one number.
+    after an update: as of a layer that was filled with one number. Or one module that stands
+    several times in a container, and gets the same input each time.
 
     ## Why is this bad?
     Nothing ever tells the units apart. However wide the layer is, and however long it trains, it
-    computes one number, many times.
+    computes one number, many times. `[Head()] * 4` makes one head, and lists it four times: all
+    four give the same result, and one set of weights learns what was meant for four.
 
     ## Example
     ```python
@@ -35,7 +37,8 @@ class IdenticalUnits(Rule):
     ```
 
     ## Fix safety
-    Unsafe: training starts from other weights.
+    Unsafe: training starts from other weights. A note where a module that stands several times in a
+    container gets what it gave itself: layers may share their weights on purpose.
     """
 
     code = "GS416"
@@ -44,6 +47,7 @@ class IdenticalUnits(Rule):
     def check(self, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:
         for one in sorted(trace.identical, key=lambda one: one.of_inputs)[:1] if not roots else ():
             yield self._about(one)
+        yield from map(self._about_repeated, trace.repeated if not roots else ())
 
     def _about(self, one: Identical) -> Finding:
         whose = "units that `{}` reads" if one.of_inputs else "units of `{}`"
@@ -59,4 +63,26 @@ class IdenticalUnits(Rule):
             label=f"{one.units} times the same unit",
             evidence={"units": one.units},
             fixes=(ask.DrawWeights(one.name),),
+        )
+
+    def _about_repeated(self, one: Repeated) -> Finding:
+        same = "runs on what it gave itself" if one.chained else "gets the same input each time"
+        why = (
+            "The layers share their weights. Where that is not meant, each place has to have a"
+            " module of its own."
+            if one.chained
+            else "So each place gives the same result, and what the places are to learn apart goes"
+            " into one set of weights."
+        )
+        return self.found(
+            f"`{one.container}` holds one `{one.kind}` {one.times} times, and it {same}",
+            f"To list a module again, as `[x] * n` does, is not to copy it. {why}",
+            severity=Severity.NOTE if one.chained else Severity.ERROR,
+            phase=Phase.FORWARD,
+            step=one.step,
+            op=one.container,
+            location=one.made,
+            label=f"{one.times} times the same module",
+            evidence={"times": one.times, "parameters": one.parameters},
+            fixes=(ask.MakeEach(),),
         )

@@ -163,6 +163,11 @@ _WORDS: Mapping[type[ask.Request], _Words] = {
         "x / np.where(y == 0, 1, y)",
     ),
     ask.DrawWeights: ("init", "start from numbers drawn at random", "0.01 * torch.randn(n, m)"),
+    ask.MakeEach: (
+        "init",
+        "make a module of its own for each place",
+        "[Head(n) for _ in range(4)]",
+    ),
     ask.LinearGrowth: (
         "clamp-domain",
         "let it grow linearly, by `softplus` in the place of `exp`",

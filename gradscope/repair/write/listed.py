@@ -1,0 +1,67 @@
+"""Containers that hold one module several times: one for each place (GS416)."""
+
+import ast
+
+from gradscope.facts import Edit
+from gradscope.repair.write.culprit import Culprit, Ways
+from gradscope.repair.write.splice import before
+from gradscope.source.repeats import is_repeated
+from gradscope.source.tree import names_in, parts
+
+
+def made_for_each(culprit: Culprit) -> Ways:
+    """`[Head(n) for _ in range(4)]` for `[Head(n)] * 4`, and `copy.deepcopy(head)` of what is made
+    elsewhere."""
+    source, node = culprit.source, culprit.node
+    match node:
+        case ast.BinOp(ast.List(elts) | ast.Tuple(elts), ast.Mult(), times):
+            yield _multiplied(culprit, node, elts, times)
+        case ast.BinOp(times, ast.Mult(), ast.List(elts) | ast.Tuple(elts)):
+            yield _multiplied(culprit, node, elts, times)
+        case ast.ListComp(elt=one) | ast.GeneratorExp(elt=one) if is_repeated(node):
+            yield _copied(culprit, one)
+        case ast.List(elts) | ast.Tuple(elts):
+            seen, edits = set[str](), list[Edit]()
+            for one in elts:
+                edits += _copied(culprit, one) if source.of(one) in seen else ()
+                seen.add(source.of(one))
+            yield dict.fromkeys(edits)
+        case ast.Call(func=ast.Attribute(attr="append"), args=[one]):
+            yield _copied(culprit, one)
+
+
+def _multiplied(
+    culprit: Culprit, node: ast.BinOp, elements: list[ast.expr], times: ast.expr
+) -> tuple[Edit, ...]:
+    source = culprit.source
+    name = "_" if "_" not in names_in(node) else "each"
+    turns = f"for {name} in range({source.of(times)})"
+    made = all(any(parts(one, ast.Call)) for one in elements)
+    if len(elements) == 1 and made:
+        return (source.replaced(node, f"[{source.of(elements[0])} {turns}]"),)
+    deepcopy, imports = _deepcopy(culprit)
+    if len(elements) == 1:
+        text = f"[{deepcopy}({source.of(elements[0])}) {turns}]"
+        return (*imports, source.replaced(node, text))
+    listed = ", ".join(map(source.of, elements))
+    if made:
+        return (source.replaced(node, f"[one {turns} for one in ({listed})]"),)
+    text = f"[{deepcopy}(one) {turns} for one in ({listed})]"
+    return (*imports, source.replaced(node, text))
+
+
+def _copied(culprit: Culprit, one: ast.expr) -> tuple[Edit, ...]:
+    deepcopy, imports = _deepcopy(culprit)
+    text = f"{deepcopy}({culprit.source.of(one)})"
+    return (*imports, culprit.source.replaced(one, text))
+
+
+def _deepcopy(culprit: Culprit) -> tuple[str, tuple[Edit, ...]]:
+    """How the file can write it, with an import where it has none."""
+    known = culprit.names.spell("copy.deepcopy")
+    if known is not None:
+        return known, ()
+    body = culprit.source.nodes.module.body
+    imports = (one for one in body if isinstance(one, ast.Import | ast.ImportFrom))
+    first = next((one for one in imports if getattr(one, "module", "") != "__future__"), None)
+    return "copy.deepcopy", before(culprit.source, first, "import copy")
