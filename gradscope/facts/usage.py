@@ -262,7 +262,8 @@ class Usage:
     `clears_at` where gradients are cleared that it has not used. `handled`: the program has
     computed with gradients itself; `scaled`: by multiplying with a number, at `scaled_at`. `ranks`:
     over how many DistributedDataParallel averages them. `held` are the parameters that had a
-    gradient, `groups` has them as they were given, and `still` says that none has changed.
+    gradient, `groups` has them as they were given, and `still` says that none has changed. `twice`
+    are those of a module that a group lists twice, the second time at `twice_at`.
     `movements` are of optimizers of torch's alone, which round each step as it is, and of clipped
     steps or half precision. `norms` are the L2 norms of all gradients at updates from the first to
     the last, ever fewer of them, by the pass before; `flat` is known where they fade.
@@ -296,6 +297,8 @@ class Usage:
     ranks: int = 1
     held: tuple[str, ...] = ()
     groups: tuple[Group, ...] = ()
+    twice: tuple[str, ...] = ()
+    twice_at: Location | None = None
     still: bool = False
     rates: Rates = Rates()
     schedule: Schedule | None = None

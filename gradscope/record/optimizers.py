@@ -4,6 +4,7 @@ import functools
 import math
 import sys
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -88,6 +89,12 @@ def groups_of(optimizer: Any) -> list[tuple[float, frozenset[int]]]:
         (next(iter(_numbers(one.get("weight_decay"))), 0.0), frozenset(map(id, one["params"])))
         for one in optimizer.param_groups
     ]
+
+
+def doubled_by(optimizer: Any) -> set[int]:
+    """What stands more than once in a group."""
+    counts = (Counter(map(id, group["params"])) for group in optimizer.param_groups)
+    return {key for group in counts for key, count in group.items() if count > 1}
 
 
 def rate_of(optimizer: Any) -> float | None:

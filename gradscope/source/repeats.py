@@ -1,4 +1,5 @@
-"""Where a text puts one object into a container several times."""
+"""Where a text puts one object into a container several times, or lists a module's parameters
+twice."""
 
 import ast
 from collections.abc import Iterator
@@ -11,6 +12,8 @@ from gradscope.source.tree import names_in, parts
 
 _MOST = 32  # expressions that are looked through
 _HELD = ast.Name | ast.Attribute
+_LISTS = ("parameters", "named_parameters")
+_ADDS = ("append", "extend", "update")
 
 
 def repetition(source: Source, statement: ast.stmt) -> ast.expr | None:
@@ -80,3 +83,54 @@ def _behind(source: Source, node: ast.AST) -> Iterator[ast.AST]:
         named = [one for one in source.nodes.every(ast.FunctionDef) if one.name == called(call)]
         for made in parts(named[0] if len(named) == 1 else None, ast.Return):
             yield from () if made.value is None else (made.value,)
+
+
+def given_twice(source: Source, call: ast.Call) -> ast.expr | None:
+    """The second `net` of `[*net.parameters(), *net.parameters()]`, in what a call is given, also
+    through names, functions of the file, and what is added to a list later."""
+    waiting, seen = list[ast.AST]([*call.args, *call.keywords]), set[ast.AST]()
+    while waiting and len(seen) < _MOST:
+        node = waiting.pop(0)
+        if node not in seen:
+            seen.add(node)
+            waiting += (*_behind(source, node), *_collected(source, node))
+    found = {one: None for node in seen for one in _listed(source, node)}
+    first = dict[tuple[ast.AST, str], ast.expr]()
+    for one in sorted(found, key=lambda one: (one.lineno, one.col_offset)):
+        key = source.nodes.function(one), source.of(one)
+        if first.setdefault(key, one) is not one:
+            return one
+    return None
+
+
+def _collected(source: Source, node: ast.AST) -> Iterator[ast.AST]:
+    """What a name is given in its function, whatever is done to it there."""
+    if not isinstance(node, ast.Name):
+        return
+    for one in parts(source.nodes.function(node), ast.stmt):
+        match one:
+            case ast.Assign(targets=[target], value=value):
+                is_its = isinstance(target, ast.Name) and target.id == node.id
+            case ast.AugAssign(target=target, value=value):
+                is_its = isinstance(target, ast.Name) and target.id == node.id
+            case ast.For(target=target, iter=value):
+                is_its = node.id in names_in(target)
+            case ast.Expr(ast.Call(ast.Attribute(ast.Name(name), method)) as value):
+                is_its = name == node.id and method in _ADDS
+            case _:
+                continue
+        if is_its:
+            yield value
+
+
+def _listed(source: Source, node: ast.AST) -> Iterator[ast.expr]:
+    """The modules whose parameters it lists, and those that it goes through."""
+    for part in ast.walk(node):
+        match part:
+            case ast.Call(ast.Attribute(ast.Name() | ast.Attribute() as held, method)):
+                if method in _LISTS:
+                    yield held
+            case ast.Tuple(elts) | ast.List(elts):
+                around = source.parents[part]
+                if isinstance(around, ast.For | ast.comprehension) and around.iter is part:
+                    yield from (one for one in elts if isinstance(one, _HELD))

@@ -27,7 +27,13 @@ from gradscope.facts import (
 )
 from gradscope.ops.traits import Trait, has
 from gradscope.record.names import Names
-from gradscope.record.optimizers import groups_of, held_by, is_blind_to_scale, parameters_of
+from gradscope.record.optimizers import (
+    doubled_by,
+    groups_of,
+    held_by,
+    is_blind_to_scale,
+    parameters_of,
+)
 from gradscope.record.schedule import before_chosen
 from gradscope.record.sites import USER, Site, kind_of, place_of
 from gradscope.record.sizes.clearing import version_of
@@ -36,7 +42,7 @@ from gradscope.record.sizes.crossings import Crossing
 from gradscope.record.sizes.leaves import Leaves, norms_of
 from gradscope.record.sizes.movements import Before
 from gradscope.record.sizes.reduction import Factor
-from gradscope.record.sizes.sights import Sight, scopes_of
+from gradscope.record.sizes.sights import Sight, given_twice, scopes_of
 from gradscope.source.hand_updates import is_lost
 
 _ALL = 16  # updates that are all measured; of later ones eight for each doubling of their number
@@ -141,6 +147,7 @@ class Account:
         self.step = getattr(inspect.unwrap(type(optimizer).step), "__code__", None)
         self.held = held_by(optimizer)
         self.groups = groups_of(optimizer)
+        self.doubled = doubled_by(optimizer)
         self.updates = self.passes = self.pending = self.between = self.last = 0
         self.piled = 0  # passes since its gradients were last cleared
         self.cycles: list[int] = []
@@ -306,6 +313,9 @@ class Account:
         # What weight decay alone has moved became shorter by one factor.
         factors = [one.weight / one.fact.start for one in known if one.fact.start]
         idle = still or (bool(factors) and 1 > max(factors) < min(factors) * (1 + _ALIKE))
+        scopes = tuple(scopes_of(self.sights, self.held, leaves))
+        twice = tuple(one.name for one in known if one.name in map(names, self.doubled))
+        twice_at = given_twice(scopes, twice) if twice else None
         return Usage(
             self.name,
             self.updates,
@@ -323,7 +333,7 @@ class Account:
             used=tuple(self.used),
             after=tuple(self.after),
             made=place_of(self.made),
-            scopes=tuple(scopes_of(self.sights, self.held, leaves)),
+            scopes=scopes,
             steps_at=place_of(self.steps_at),
             clears_at=place_of(self.clears_at),
             handled=handled,
@@ -335,6 +345,8 @@ class Account:
                 Group(decay, tuple(one.name for one in known if one.name in map(names, ids)))
                 for decay, ids in self.groups
             ),
+            twice=twice,
+            twice_at=twice_at,
             still=still,
             own=next(places_in(self.step), None) is not None,
             lost_at=_lost_in(self.step) if idle and self.updates else None,

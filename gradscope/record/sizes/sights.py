@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from gradscope.facts import Holder, Scope
+from gradscope.facts import Holder, Location, Scope
+from gradscope.record.definitions import doubled_at
 from gradscope.record.held import reached_from, scopes_in
 from gradscope.record.sites import Site, place_of, user_frames
 from gradscope.record.sizes.leaves import Leaves
@@ -90,3 +91,16 @@ def _holder(
     names = (leaves.names.get(id(one)) for one in parameters)
     known = tuple(one for one in names if one is not None and any(leaves.watched[one].norms))
     return Holder(text, known, sum(id(one) in held for one in parameters), len(parameters))
+
+
+def given_twice(scopes: Sequence[Scope], twice: Sequence[str]) -> Location | None:
+    """Where the text lists the parameters of a module a second time, of which an optimizer has all
+    twice: none that two modules share."""
+    whole = {
+        one.text.rpartition(".")[2]
+        for scope in scopes
+        for one in scope.holders
+        if one.leaves and not one.bare and {*one.leaves} <= {*twice}
+    }
+    places = (doubled_at(scope.place, whole) for scope in scopes)
+    return next((one for one in places if one is not None), None)

@@ -65,7 +65,8 @@ def added(culprit: Culprit, request: ask.ToHold) -> Ways:
 
 def with_collected(culprit: Culprit, request: ask.AddParameters) -> Ways:
     """`AdamW([*groups, group])` for `AdamW(groups)`, of a group that is there and has them all, or
-    of a list in the place of one."""
+    of a list in the place of one; in the place of what is listed twice."""
+    yield from _instead(culprit, request)
     first = argument(culprit.call, "params", 0)
     if request.collected and isinstance(first, HOLDERS):
         group = request.collected.removesuffix("['params']")
@@ -73,6 +74,28 @@ def with_collected(culprit: Culprit, request: ask.AddParameters) -> Ways:
         for more in (f"*{group}", f'{{"params": {group}}}') if is_list else (group,):
             yield [culprit.replace(first, f"[*{culprit.text(first)}, {more}]")]
     yield from added(culprit, request)
+
+
+def _instead(culprit: Culprit, request: ask.AddParameters) -> Iterator[Candidate]:
+    """`[*net.parameters(), *head.parameters()]` for `[*net.parameters(), *net.parameters()]`."""
+    source, node = culprit.source, culprit.node
+    if request.usage.twice_at is None or not isinstance(node, HOLDERS):
+        return
+    own, root, twice = source.of(node), _root(node) or "", {*request.usage.twice}
+    for scope in request.usage.scopes:
+        parts_of = [one for one in scope.holders if one.leaves and not one.bare]
+        left = [one for one in parts_of if not one.held and {*one.leaves} <= {*request.leaves}]
+        most = max((len(one.leaves) for one in left), default=0)
+        wanted = [one.text for one in left if len(one.leaves) == most]
+        known = [one.text for one in parts_of if {*one.leaves} <= twice]
+        same = [one for one in known if one.rpartition(".")[2] == own.rpartition(".")[2]]
+        if len(wanted) == len(same) == 1:
+            there, _, rest = same[0].partition(".")
+            is_inside = own == f"{root}.{rest}"  # `self.net` of a method, for `model.net`
+            is_also = wanted[0].startswith(f"{there}.")
+            text = f"{root}{wanted[0][len(there) :]}" if is_inside and is_also else wanted[0]
+            title = f"give it `{text}` in the place of what is listed twice"
+            yield Candidate(title, (source.replaced(node, text),))
 
 
 def made_later(culprit: Culprit) -> Iterator[Candidate]:

@@ -43,7 +43,8 @@ class LostUpdate(Rule):
     no parameter, the weights of a module that nobody trains are loaded over those that are. Also
     gradients that several steps use, since they are cleared too seldom. Parameters that get a
     gradient beside those that an optimizer holds, and that none holds, are noted, and told where
-    its groups are a split of all parameters, which fits none of them.
+    its groups are a split of all parameters, which fits none of them, or where it was given those
+    of another module twice.
 
     ## Why is this bad?
     Nothing raises and nothing is NaN. The loss is computed, backward runs, and training does not do
@@ -155,6 +156,8 @@ class LostUpdate(Rule):
 
 
 def _label(lost: Lost) -> str:
+    if lost.how is Loss.LEFT_OUT and lost.usage.twice_at is not None:
+        return "is listed a second time"
     if lost.leap is None:
         return ""
     times = text_of(lost.leap.steep.slope, 3)
@@ -171,7 +174,8 @@ def _step(lost: Lost) -> int:
 
 def _severity(lost: Lost) -> Severity:
     if lost.how is Loss.LEFT_OUT:  # a head that is trained alone, or another network's loss
-        return Severity.WARNING if lost.collected else Severity.NOTE
+        is_slip = lost.collected or lost.usage.twice_at is not None
+        return Severity.WARNING if is_slip else Severity.NOTE
     is_mild = lost.how in _MILD or (lost.how is Loss.IDLE and 2 * lost.passes < lost.of)
     return Severity.WARNING if is_mild else Severity.ERROR
 
@@ -185,6 +189,8 @@ def _places(lost: Lost) -> tuple[Location | None, tuple[tuple[Location, str], ..
     match lost.how:
         case Loss.NEVER_STEPS:
             place, others = lost.backward, (made, (usage.clears_at, "cleared here"))
+        case Loss.LEFT_OUT if usage.twice_at is not None:
+            place, others = usage.twice_at, (made, steps)
         case Loss.ELSEWHERE | Loss.TWICE | Loss.LEFT_OUT | Loss.NO_GROUP:
             place, others = usage.made or usage.steps_at, (made, steps)
         case Loss.SKIPPED:

@@ -160,8 +160,8 @@ _WORDS = {
     Loss.LEFT_OUT: Words(
         "{others} in each pass, and no optimizer holds {them}: {listed}",
         "`{optimizer}` moves what it holds ({held}) and leaves the others as they were"
-        " initialised.{collected} Where that is meant, `requires_grad_(False)` says so, and saves"
-        " their gradients.",
+        " initialised.{collected}{twice} Where that is meant, `requires_grad_(False)` says so, and"
+        " saves their gradients.",
         "is not given {them}",
     ),
 }
@@ -213,6 +213,7 @@ def words(lost: Lost) -> Words:
         "largest": number(overflow.largest, 3) if overflow else "",
         "kept_as": overflow.dtype if overflow else "",
         "collected": f" `{lost.collected}` has them, and is given to none." * bool(lost.collected),
+        "twice": _twice(usage),
         "limit": number(FINFO[overflow.dtype].max, 3) if overflow else "",
         "fate": "cleared with the next epoch" if usage.discards else "added to the next epoch's",
     }
@@ -253,6 +254,12 @@ def _by_factor(schedule: Schedule | None) -> str:
 def _others(lost: Lost) -> str:
     what = "one" if lost.how is Loss.ELSEWHERE else "a gradient"
     return plural(len(lost.others), f"parameter gets {what}", f"parameters get {what}")
+
+
+def _twice(usage: Usage) -> str:
+    if usage.twice_at is None:
+        return ""
+    return f" It was given {plural(len(usage.twice), 'parameter')} twice."
 
 
 def _moves(usage: Usage) -> str:
