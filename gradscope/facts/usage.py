@@ -165,7 +165,22 @@ class StaleStatistics:
     other: str = ""
 
 
-ModuleUse = ModeKept | StaleStatistics
+@dataclass(frozen=True, slots=True)
+class HastyStatistics:
+    """A model in which `norms` BatchNorm, of a class `kind`, take the part `momentum` of their
+    running statistics from the last batch. They are trained so, and run in eval mode at `runs`
+    steps, of which `last` is the last one. `places`: where that is written."""
+
+    model: str
+    kind: str
+    norms: int
+    momentum: float
+    runs: int
+    last: int
+    places: tuple[Location, ...] = ()
+
+
+ModuleUse = ModeKept | StaleStatistics | HastyStatistics
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 import ast
 import inspect
 import linecache
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from types import CodeType
@@ -13,9 +13,8 @@ import torch
 
 from gradscope.facts import Location
 from gradscope.record.sites import USER, Site, kind_of, resolve, shown_path
-from gradscope.source import Source, expression, parsed
+from gradscope.source import Source, expression
 from gradscope.source import definition as definition_of
-from gradscope.source.repeats import given_twice, repetition
 from gradscope.source.spans import statement_at
 from gradscope.source.text import cell_of, characters
 from gradscope.source.tree import Op, last_name, names_in, parts
@@ -96,36 +95,6 @@ def definition(
                 assert code is not None
                 return span(code, node), head(_user_code(parent.forward))
     return None, None
-
-
-def repeated_at(place: Location | None) -> Location | None:
-    """Where the statement at a place gets one object several times: in it, in what a name stands
-    for, or in a function; the place itself where the text does not tell."""
-    source = parsed(place.file) if place is not None else None
-    statement = statement_at(source, place) if source is not None else None
-    node = repetition(source, statement) if source is not None and statement else None
-    if source is None or place is None or node is None:
-        return place
-    return _place_in(source, place, node)
-
-
-def doubled_at(place: Location, names: Collection[str]) -> Location | None:
-    """Where what the call at a place is given lists the parameters of a module a second time, by
-    one of these last names."""
-    source = parsed(place.file)
-    call = expression(source, place) if source is not None else None
-    node = given_twice(source, call) if source is not None and isinstance(call, ast.Call) else None
-    if source is None or node is None or last_name(node) not in names:
-        return None
-    return _place_in(source, place, node)
-
-
-def _place_in(source: Source, near: Location, node: ast.expr) -> Location:
-    """Of an expression in the file of a place."""
-    function = source.nodes.function(node)
-    is_near = any(covers(one, near.line) for one in (function,) if not isinstance(one, ast.Module))
-    name = near.function if is_near else getattr(function, "name", "<module>")
-    return span_in(near.file, name, node)
 
 
 def attribute(kind: type, name: str) -> Location | None:

@@ -11,12 +11,12 @@ from torch import nn
 
 from gradscope.facts import Repeated
 from gradscope.record.context import RunContext
-from gradscope.record.definitions import repeated_at
 from gradscope.record.graph import inputs
 from gradscope.record.names import Path, path_of
 from gradscope.record.passes import BackwardPass
 from gradscope.record.sizes.leaves import has_memory
 from gradscope.record.tracing import computes_values, unobserved
+from gradscope.record.written import repeated_at
 
 _CONTAINERS = (nn.ModuleList, nn.ModuleDict, nn.Sequential)
 _MOST = 16  # modules that are followed

@@ -5,7 +5,7 @@ from gradscope.facts.magnitudes import Clearing, NoGradient, Summed, Update
 from gradscope.facts.numbers import text_of
 from gradscope.facts.places import Location
 from gradscope.facts.requests.request import Request
-from gradscope.facts.usage import ModeKept, Schedule, StaleStatistics, Usage
+from gradscope.facts.usage import HastyStatistics, ModeKept, Schedule, StaleStatistics, Usage
 
 
 class LowerRate(Request):
@@ -219,6 +219,12 @@ class FollowStatistics(Request):
     """Copy the statistics of BatchNorm where a model's weights are made to follow another one's."""
 
     stale: StaleStatistics
+
+
+class LowerMomentum(Request):
+    """Let the running statistics of BatchNorm keep what they take of the last batch now."""
+
+    hasty: HastyStatistics
 
 
 class SetFlag(Request):

@@ -22,6 +22,7 @@ from gradscope.record.journal import Note
 from gradscope.record.names import Names
 from gradscope.record.sites import USER, Site, kind_of, note_site, resolve
 from gradscope.record.sizes.followers import Followers, is_touched, keeps_statistics
+from gradscope.record.sizes.hasty import Hasty
 from gradscope.record.stand_ins import is_elsewhere, stand_in, without_us
 from gradscope.record.tracing import unobserved
 from gradscope.source.arguments import spelled
@@ -76,6 +77,7 @@ class TrainingModes:
         self._setting = False
         self._in_eval: set[int] = set()  # the parts that run so, with gradients, by id
         self.followers = Followers()
+        self._hasty = Hasty()
 
     def install(self, stack: ExitStack, thread: int) -> None:
         train: Any = nn.Module.train
@@ -91,6 +93,7 @@ class TrainingModes:
                 self._set[one] = note_site(sys._getframe(1))[0], self._context.step
 
         stand_in(stack, nn.Module, "train", set_mode)
+        self._hasty.install(stack, thread)
         for kind in _TWO_MODES:
             self._watch(stack, thread, kind)
 
@@ -100,6 +103,8 @@ class TrainingModes:
         def forward(one: Any, *args: Any, **kwargs: Any) -> Any:
             if is_elsewhere(thread):
                 return original(one, *args, **kwargs)
+            if kind is _BatchNorm:
+                self._hasty.note_run(one, sys._getframe(1), self._context.step)
             if torch.is_grad_enabled():
                 if one not in self._met:
                     self._met.add(one)
@@ -155,6 +160,7 @@ class TrainingModes:
         """Of the models whose parameters, by id, somebody trains, and of those that follow them."""
         running = self._context.names.running.values()
         found: list[ModuleUse] = [*self.followers.facts(trained, running, names)]
+        found += self._hasty.facts(running, names)
         for key, model in self._models.items():
             kinds = tuple(sorted({type(one).__name__ for one in model.parts}))
             passes = model.trains + model.evals

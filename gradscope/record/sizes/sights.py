@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import torch
 
 from gradscope.facts import Holder, Location, Scope
-from gradscope.record.definitions import doubled_at
 from gradscope.record.held import reached_from, scopes_in
 from gradscope.record.sites import Site, place_of, user_frames
 from gradscope.record.sizes.leaves import Leaves
+from gradscope.record.written import doubled_at
 
 _FRAMES = 3  # the one that makes it, and who calls that
 _MOST = 64  # modules of a frame

@@ -1,10 +1,14 @@
-"""Containers that hold one module several times: one for each place (GS416)."""
+"""Layers as they are made: one for each place of a container that holds one several times (GS416),
+and BatchNorm with another momentum (GS410)."""
 
 import ast
 
 from gradscope.facts import Edit
+from gradscope.facts import requests as ask
 from gradscope.repair.write.culprit import Culprit, Ways
-from gradscope.repair.write.splice import before
+from gradscope.repair.write.parameters import source_of
+from gradscope.repair.write.splice import before, keyword
+from gradscope.source import expression
 from gradscope.source.repeats import is_repeated
 from gradscope.source.tree import names_in, parts
 
@@ -65,3 +69,21 @@ def _deepcopy(culprit: Culprit) -> tuple[str, tuple[Edit, ...]]:
     imports = (one for one in body if isinstance(one, ast.Import | ast.ImportFrom))
     first = next((one for one in imports if getattr(one, "module", "") != "__future__"), None)
     return "copy.deepcopy", before(culprit.source, first, "import copy")
+
+
+def slower(culprit: Culprit, request: ask.LowerMomentum) -> Ways:
+    """`momentum=0.01` for `momentum=0.99`, wherever the number is written; `1 - momentum` of what
+    is no number there."""
+    edits = list[Edit]()
+    for place in request.hasty.places:
+        source = source_of(culprit, place)
+        node = expression(source, place) if source is not None else None
+        text = f"{1 - request.hasty.momentum:.6g}"
+        if source is None or not isinstance(node, ast.expr):
+            return
+        if isinstance(node, ast.Call):
+            edits.append(keyword(source, node, "momentum", text))
+        else:
+            other = f"1 - {culprit.text(node)}"
+            edits.append(source.replaced(node, text if isinstance(node, ast.Constant) else other))
+    yield edits

@@ -188,6 +188,7 @@ BY_FIELDS: Mapping[type[ask.Request], Callable[[Culprit, Any], Ways]] = {
     ask.AverageOnce: stepping.averaged_once,
     ask.SetMode: training.set_mode,
     ask.FollowStatistics: training.statistics_followed,
+    ask.LowerMomentum: listed.slower,
     ask.CopyState: training.copied,
     ask.LoadOtherWay: training.swapped,
     ask.RestoreRandomState: drawn.restored,

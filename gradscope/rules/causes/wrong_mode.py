@@ -1,10 +1,11 @@
-"""A model that trains as if it were evaluated, or is evaluated as if it trained, and a copy that is
-evaluated with the statistics of another time."""
+"""A model that trains as if it were evaluated, or is evaluated as if it trained, or with statistics
+of another time or of the last batch alone."""
 
 from collections.abc import Iterator, Sequence
 
 from gradscope.facts import (
     Finding,
+    HastyStatistics,
     ModeKept,
     Phase,
     Root,
@@ -13,6 +14,7 @@ from gradscope.facts import (
     Step,
     Trace,
     plural,
+    text_of,
 )
 from gradscope.facts import requests as ask
 from gradscope.rules.reading import measurements
@@ -25,14 +27,16 @@ class WrongMode(Rule):
     ## What it does
     Finds a model with BatchNorm or Dropout that is trained in eval mode, or that runs without
     gradients in train mode, now and then, as an evaluation does. Or a copy of a model that follows
-    its weights, and is evaluated with the statistics that its BatchNorm was copied with.
+    its weights, and is evaluated with the statistics that its BatchNorm was copied with. Or one
+    that is evaluated with those of the last batch, since its momentum is above 0.5.
 
     ## Why is this bad?
     In eval mode BatchNorm normalises by statistics that no longer follow the data, and Dropout does
     nothing. In train mode an evaluation hangs on what else is in its batch, drops activations at
     random, and moves the statistics of BatchNorm by data that the model is not trained on.
     `parameters()` leaves these statistics out, which are buffers: weights that follow another model
-    without them are evaluated with a mean and a variance that belong to other weights.
+    without them are evaluated with a mean and a variance that belong to other weights. Torch gives
+    the last batch the weight `momentum`, where others give it 1 - momentum.
 
     ## Example
     ```python
@@ -64,8 +68,10 @@ class WrongMode(Rule):
         for kept in trace.magnitudes.modes:
             if isinstance(kept, ModeKept):
                 yield self._about(kept, trace.steps)
-            else:
+            elif isinstance(kept, StaleStatistics):
                 yield self._about_stale(kept)
+            else:
+                yield self._about_hasty(kept)
 
     def _about(self, kept: ModeKept, steps: Sequence[Step]) -> Finding:
         parts, times = phrases.listed(kept.parts), plural(kept.times, "time")
@@ -122,6 +128,26 @@ class WrongMode(Rule):
             related=runs if stale.written_at else (),
             evidence=measurements.fields_of(stale, "source", "runs"),
             fixes=(ask.FollowStatistics(stale),),
+        )
+
+    def _about_hasty(self, hasty: HastyStatistics) -> Finding:
+        momentum = text_of(hasty.momentum)
+        place, *others = hasty.places or (None,)
+        return self.found(
+            f"`{hasty.model}` is evaluated with statistics of the last batch: `{hasty.kind}` has"
+            f" momentum {momentum}",
+            f"Torch computes `(1 - momentum) * running + momentum * batch`: {hasty.momentum:.0%} of"
+            " a mean and a variance come from the last batch. What other frameworks call momentum"
+            " is 1 minus this one.",
+            severity=Severity.WARNING,
+            phase=Phase.FORWARD,
+            step=hasty.last,
+            op=hasty.model,
+            location=place,
+            label="is the weight of the last batch",
+            related=places(*(("use", one, "here too") for one in others)),
+            evidence=measurements.fields_of(hasty, "momentum", "norms", "runs"),
+            fixes=(ask.LowerMomentum(hasty),),
         )
 
 

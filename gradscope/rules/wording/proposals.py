@@ -341,6 +341,10 @@ _WORDS: Mapping[type[ask.Request], _Words] = {
         "copy the statistics of BatchNorm along with the weights",
         "for own, other in zip(teacher.buffers(), student.buffers()):\n    own.copy_(other)",
     ),
+    ask.LowerMomentum: _graph(
+        "give it 1 - momentum: torch weighs the last batch by it",
+        "nn.BatchNorm2d(n, momentum=0.01)",
+    ),
     ask.LogTarget: ("stable-op", "tell the loss that its target is a logarithm", "log_target=True"),
     ask.KeepAsList: _graph("keep the parameters in a list", "list(model.parameters())"),
     ask.SetFlag: _graph("set `requires_grad` of the parameters themselves"),
