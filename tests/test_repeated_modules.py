@@ -5,6 +5,7 @@ from corpus import diagnosed_text
 
 PROGRAM = """import torch
 import torch.nn as nn
+import itertools
 
 torch.manual_seed(0)
 
@@ -77,6 +78,34 @@ ONE = {
         HEADS,
         ["    return nn.ModuleList([Head() for _ in range(count)])"],
     ),
+    "of a class": (
+        "self.heads = Several(count)",
+        HEADS,
+        ["        super().__init__([Head() for _ in range(count)])"],
+    ),
+    "added": (
+        "self.heads = nn.ModuleList()\n        self.heads.extend([Head()] * count)",
+        HEADS,
+        ["        self.heads.extend([Head() for _ in range(count)])"],
+    ),
+    "by name": (
+        "head = Head()\n        self.heads = nn.ModuleDict({f'{n}': head for n in range(3)})",
+        HEADS.replace("self.heads", "self.heads.values()"),
+        [
+            COPIES,
+            "        self.heads = nn.ModuleDict({f'{n}': copy.deepcopy(head) for n in range(3)})",
+        ],
+    ),
+    "of all keys": (
+        "self.heads = nn.ModuleDict(dict.fromkeys('abc', Head()))",
+        HEADS.replace("self.heads", "self.heads.values()"),
+        ["        self.heads = nn.ModuleDict({key: Head() for key in 'abc'})"],
+    ),
+    "by itertools": (
+        "self.heads = nn.ModuleList(itertools.repeat(Head(), count))",
+        HEADS,
+        ["        self.heads = nn.ModuleList([Head() for _ in range(count)])"],
+    ),
     "of several parts": (
         "self.heads = nn.ModuleList([nn.Sequential(nn.Linear(6, 6), nn.ReLU())] * 3)",
         HEADS,
@@ -89,6 +118,11 @@ ONE = {
 FUNCTIONS = """
 def several(count):
     return nn.ModuleList([Head()] * count)
+
+
+class Several(nn.ModuleList):
+    def __init__(self, count):
+        super().__init__([Head()] * count)
 
 """
 RIGHT = {

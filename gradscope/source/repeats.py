@@ -18,32 +18,49 @@ _ADDS = ("append", "extend", "update")
 
 def repetition(source: Source, statement: ast.stmt) -> ast.expr | None:
     """`[x] * n`, `[x for _ in range(n)]` of an `x` from outside, `[x, x]`, or the call that appends
-    it in a loop: in what a statement keeps, also through names and functions of the file."""
-    waiting, seen = list[ast.AST]([statement]), set[ast.AST]()
-    while waiting and len(seen) < _MOST:
-        node = waiting.pop(0)
-        if node in seen:
-            continue
-        seen.add(node)
-        own = (one for one in ast.walk(node) if isinstance(one, ast.expr) and is_repeated(one))
+    it in a loop: in what a statement keeps, also through names, functions and classes of the file.
+    """
+    for node in _behind_all(source, statement):
+        parts_of = (one for one in ast.walk(node) if isinstance(one, ast.expr))
+        own = (one for one in parts_of if is_repeated(source, one))
         found = next(own, None) or next(_appending(source, node), None)
         if found is not None:
             return found
-        waiting += _behind(source, node)
     return None
 
 
-def is_repeated(node: ast.expr) -> bool:
+def _behind_all(source: Source, *nodes: ast.AST) -> Iterator[ast.AST]:
+    """These, and what they are made of."""
+    waiting, seen = list[ast.AST](nodes), set[ast.AST]()
+    while waiting and len(seen) < _MOST:
+        node = waiting.pop(0)
+        if node not in seen:
+            seen.add(node)
+            yield node
+            waiting += (*_behind(source, node), *_collected(source, node))
+
+
+def is_repeated(source: Source, node: ast.expr) -> bool:
     match node:
         case ast.BinOp(left, ast.Mult(), right):
             return any(_holds_objects(one) for one in (left, right))
-        case ast.ListComp(elt, generators) | ast.GeneratorExp(elt, generators):
-            given = set[str]().union(*(names_in(one.target) for one in generators))
-            return isinstance(elt, _HELD) and given.isdisjoint(names_in(elt))
+        case ast.ListComp(one, turns) | ast.GeneratorExp(one, turns) | ast.DictComp(_, one, turns):
+            given = set[str]().union(*(names_in(turn.target) for turn in turns))
+            return isinstance(one, _HELD) and given.isdisjoint(names_in(one))
         case ast.List(elts) | ast.Tuple(elts):
-            held = [ast.dump(one) for one in elts if isinstance(one, _HELD)]
-            return isinstance(node.ctx, ast.Load) and len({*held}) < len(held)
+            return isinstance(node.ctx, ast.Load) and _are_alike(elts)
+        case ast.Dict(values=values):
+            return _are_alike(values)
+        case ast.Call(args=[one, _]) if isinstance(one, _HELD | ast.Call):
+            return source.names.dotted(node.func) == "itertools.repeat"
+        case ast.Call(ast.Attribute(ast.Name("dict"), "fromkeys"), [_, one]):
+            return isinstance(one, _HELD | ast.Call)
     return False
+
+
+def _are_alike(elements: list[ast.expr]) -> bool:
+    held = [ast.dump(one) for one in elements if isinstance(one, _HELD)]
+    return len({*held}) < len(held)
 
 
 def _holds_objects(node: ast.expr) -> bool:
@@ -54,8 +71,7 @@ def _holds_objects(node: ast.expr) -> bool:
 def _appending(source: Source, node: ast.AST) -> Iterator[ast.expr]:
     """What appends the same object in each turn of a loop to what a statement or a name stands
     for."""
-    targets = [node] if isinstance(node, ast.Name) else getattr(node, "targets", [])
-    into = {source.of(one) for one in targets}
+    into = _texts(source, node)
     for call in source.nodes.every(ast.Call) if into else ():
         match call:
             case ast.Call(ast.Attribute(held, "append"), [ast.Name() | ast.Attribute() as one]):
@@ -65,6 +81,12 @@ def _appending(source: Source, node: ast.AST) -> Iterator[ast.expr]:
                     written = (part for part in parts(loops[0], ast.Name) if _is_given(part))
                     if names_in(one).isdisjoint(part.id for part in written):
                         yield call
+
+
+def _texts(source: Source, node: ast.AST) -> set[str]:
+    """Of a name, or of what a statement gives a value."""
+    targets = [node] if isinstance(node, ast.Name) else getattr(node, "targets", [])
+    return {source.of(one) for one in targets}
 
 
 def _is_given(name: ast.Name) -> bool:
@@ -79,22 +101,23 @@ def _behind(source: Source, node: ast.AST) -> Iterator[ast.AST]:
             yield name
             given = definition(source, name)
             yield from () if given is None else (given,)
+    functions, classes = source.nodes.every(ast.FunctionDef), source.nodes.every(ast.ClassDef)
+    defined: list[ast.FunctionDef | ast.ClassDef] = [*functions, *classes]
     for call in parts(node, ast.Call):
-        named = [one for one in source.nodes.every(ast.FunctionDef) if one.name == called(call)]
-        for made in parts(named[0] if len(named) == 1 else None, ast.Return):
-            yield from () if made.value is None else (made.value,)
+        named = [one for one in defined if one.name == called(call)]
+        made = named[0] if len(named) == 1 else None
+        if isinstance(made, ast.ClassDef):
+            yield from (one for one in parts(made, ast.Call) if called(one) == "__init__")
+        else:
+            returns = (one.value for one in parts(made, ast.Return))
+            yield from (one for one in returns if one is not None)
 
 
 def given_twice(source: Source, call: ast.Call) -> ast.expr | None:
     """The second `net` of `[*net.parameters(), *net.parameters()]`, in what a call is given, also
     through names, functions of the file, and what is added to a list later."""
-    waiting, seen = list[ast.AST]([*call.args, *call.keywords]), set[ast.AST]()
-    while waiting and len(seen) < _MOST:
-        node = waiting.pop(0)
-        if node not in seen:
-            seen.add(node)
-            waiting += (*_behind(source, node), *_collected(source, node))
-    found = {one: None for node in seen for one in _listed(source, node)}
+    behind = _behind_all(source, *call.args, *call.keywords)
+    found = {one: None for node in behind for one in _listed(source, node)}
     first = dict[tuple[ast.AST, str], ast.expr]()
     for one in sorted(found, key=lambda one: (one.lineno, one.col_offset)):
         key = source.nodes.function(one), source.of(one)
@@ -104,19 +127,17 @@ def given_twice(source: Source, call: ast.Call) -> ast.expr | None:
 
 
 def _collected(source: Source, node: ast.AST) -> Iterator[ast.AST]:
-    """What a name is given in its function, whatever is done to it there."""
-    if not isinstance(node, ast.Name):
-        return
-    for one in parts(source.nodes.function(node), ast.stmt):
+    """What a name, or what a statement gives a value, is given in its function, whatever is done to
+    it there."""
+    into = _texts(source, node)
+    for one in parts(source.nodes.function(node), ast.stmt) if into else ():
         match one:
-            case ast.Assign(targets=[target], value=value):
-                is_its = isinstance(target, ast.Name) and target.id == node.id
-            case ast.AugAssign(target=target, value=value):
-                is_its = isinstance(target, ast.Name) and target.id == node.id
+            case ast.Assign(targets=[target], value=value) | ast.AugAssign(target, _, value):
+                is_its = source.of(target) in into
             case ast.For(target=target, iter=value):
-                is_its = node.id in names_in(target)
-            case ast.Expr(ast.Call(ast.Attribute(ast.Name(name), method)) as value):
-                is_its = name == node.id and method in _ADDS
+                is_its = not into.isdisjoint(names_in(target))
+            case ast.Expr(ast.Call(ast.Attribute(held, method)) as value):
+                is_its = source.of(held) in into and method in _ADDS
             case _:
                 continue
         if is_its:

@@ -22,9 +22,9 @@ def made_for_each(culprit: Culprit) -> Ways:
             yield _multiplied(culprit, node, elts, times)
         case ast.BinOp(times, ast.Mult(), ast.List(elts) | ast.Tuple(elts)):
             yield _multiplied(culprit, node, elts, times)
-        case ast.ListComp(elt=one) | ast.GeneratorExp(elt=one) if is_repeated(node):
+        case ast.ListComp(one) | ast.GeneratorExp(one) | ast.DictComp(value=one):
             yield _copied(culprit, one)
-        case ast.List(elts) | ast.Tuple(elts):
+        case ast.List(elts) | ast.Tuple(elts) | ast.Dict(values=elts):
             seen, edits = set[str](), list[Edit]()
             for one in elts:
                 edits += _copied(culprit, one) if source.of(one) in seen else ()
@@ -32,26 +32,37 @@ def made_for_each(culprit: Culprit) -> Ways:
             yield dict.fromkeys(edits)
         case ast.Call(func=ast.Attribute(attr="append"), args=[one]):
             yield _copied(culprit, one)
+        case ast.Call(func=ast.Attribute(attr="fromkeys"), args=[keys, one]):
+            text, imports = _each(culprit, one)
+            turns = f"for key in {source.of(keys)}"
+            yield (*imports, source.replaced(node, f"{{key: {text} {turns}}}"))
+        case ast.Call(args=[one, times]) if is_repeated(source, node):
+            yield _multiplied(culprit, node, [one], times)
 
 
 def _multiplied(
-    culprit: Culprit, node: ast.BinOp, elements: list[ast.expr], times: ast.expr
+    culprit: Culprit, node: ast.expr, elements: list[ast.expr], times: ast.expr
 ) -> tuple[Edit, ...]:
     source = culprit.source
     name = "_" if "_" not in names_in(node) else "each"
     turns = f"for {name} in range({source.of(times)})"
-    made = all(any(parts(one, ast.Call)) for one in elements)
-    if len(elements) == 1 and made:
-        return (source.replaced(node, f"[{source.of(elements[0])} {turns}]"),)
-    deepcopy, imports = _deepcopy(culprit)
+    made, imports = zip(*(_each(culprit, one) for one in elements), strict=True)
     if len(elements) == 1:
-        text = f"[{deepcopy}({source.of(elements[0])}) {turns}]"
-        return (*imports, source.replaced(node, text))
+        return (*imports[0], source.replaced(node, f"[{made[0]} {turns}]"))
+    if not any(imports) and all(any(parts(one, ast.Call)) for one in elements):
+        return (source.replaced(node, f"[one {turns} for one in ({', '.join(made)})]"),)
+    deepcopy, needed = _deepcopy(culprit)
     listed = ", ".join(map(source.of, elements))
-    if made:
-        return (source.replaced(node, f"[one {turns} for one in ({listed})]"),)
     text = f"[{deepcopy}(one) {turns} for one in ({listed})]"
-    return (*imports, source.replaced(node, text))
+    return (*needed, source.replaced(node, text))
+
+
+def _each(culprit: Culprit, one: ast.expr) -> tuple[str, tuple[Edit, ...]]:
+    """The text of one that is made in each turn; with what it needs."""
+    if any(parts(one, ast.Call)):
+        return culprit.source.of(one), ()
+    deepcopy, imports = _deepcopy(culprit)
+    return f"{deepcopy}({culprit.source.of(one)})", imports
 
 
 def _copied(culprit: Culprit, one: ast.expr) -> tuple[Edit, ...]:
