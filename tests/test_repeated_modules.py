@@ -185,3 +185,27 @@ def test_layers_that_share_their_weights_are_noted(made, run, tmp_path):
 
     assert (found.rule, str(found.severity)) == ("GS416", "note")
     assert found.fixes[0].title == "make a module of its own for each place"
+
+
+LOOSE = """import torch
+from torch import nn
+
+torch.manual_seed(0)
+body = nn.Linear(5, 6)
+heads = [nn.Linear(6, 1)] * 3
+some = {id(p): p for head in heads for p in head.parameters()}
+optimizer = torch.optim.SGD([*body.parameters(), *some.values()], lr=0.1)
+for step in range(5):
+    x = torch.randn(16, 5)
+    z = torch.tanh(body(x))
+    optimizer.zero_grad()
+    (torch.cat([head(z) for head in heads], 1) - x[:, :3]).square().mean().backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("held", ["[nn.Linear(6, 1)] * 3", "nn.ModuleList([nn.Linear(6, 1)] * 3)"])
+def test_a_list_that_a_variable_holds_is_told(held, tmp_path):
+    (found,) = diagnosed_text(LOOSE.replace("[nn.Linear(6, 1)] * 3", held), tmp_path).findings
+
+    assert (found.rule, found.op, found.location.line) == ("GS416", "heads", 6)

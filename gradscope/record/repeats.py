@@ -4,6 +4,7 @@ weights is one."""
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from types import CodeType
 from typing import Any
 
 import torch
@@ -11,14 +12,18 @@ from torch import nn
 
 from gradscope.facts import Repeated
 from gradscope.record.context import RunContext
+from gradscope.record.definitions import variable
 from gradscope.record.graph import inputs
 from gradscope.record.names import Path, path_of
 from gradscope.record.passes import BackwardPass
+from gradscope.record.sites import user_frames
 from gradscope.record.sizes.leaves import has_memory
 from gradscope.record.tracing import computes_values, unobserved
 from gradscope.record.written import repeated_at
 
 _CONTAINERS = (nn.ModuleList, nn.ModuleDict, nn.Sequential)
+_LISTS = (list, tuple, dict)
+_LONGEST = 1024  # entries
 _MOST = 16  # modules that are followed
 _NEAR = 6  # ops between a result and what is given to the next call
 _ALIKE = 4  # ops that each place may do again to what is the same
@@ -36,7 +41,8 @@ class _Listed:
     module: nn.Module
     times: int
     name: str
-    path: Path
+    path: Path  # nothing for a list that a variable holds, in this code
+    code: CodeType | None = None
     outer: object = None
     step: int = -1
     calls: int = 0
@@ -64,6 +70,17 @@ class Repeats:
             known.outer, known.first, known.result, known.calls = None, (), None, 0
         if one.is_step:
             self._look()
+            for frame in user_frames(one.frame):
+                for name, value in tuple(frame.f_locals.items()):
+                    if type(value) in _LISTS and len(value) <= _LONGEST:
+                        for module, times in _several(value):
+                            self._follow(_Listed(module, times, name, (), frame.f_code))
+
+    def _follow(self, one: _Listed) -> None:
+        key = id(one.module)
+        if key not in self._listed and len(self._listed) < _MOST:
+            self._listed[key] = one
+            self._context.followed[key] = self._note_call
 
     def _look(self) -> None:
         names = self._context.names
@@ -73,9 +90,7 @@ class Repeats:
                 continue
             self._looked.add(key)
             for module, times, held, path in _repeated(name, root):
-                if id(module) not in self._listed and len(self._listed) < _MOST:
-                    self._listed[id(module)] = _Listed(module, times, held, path)
-                    self._context.followed[id(module)] = self._note_call
+                self._follow(_Listed(module, times, held, path))
 
     def _note_call(
         self, module: nn.Module, outer: object, given: tuple[Any, ...], result: Any
@@ -101,7 +116,8 @@ class Repeats:
             is_chained = one.chained >= _LEAST
             if not (is_chained or one.passes >= _LEAST):
                 continue
-            place, _ = self._context.names.made(one.path)
+            place = variable(one.code, one.name) if one.code is not None else None
+            place = place or (self._context.names.made(one.path)[0] if one.path else None)
             count = sum(weight.numel() for weight in one.module.parameters())
             found.append(
                 Repeated(
@@ -122,17 +138,24 @@ def _repeated(name: str, root: nn.Module) -> Iterator[tuple[nn.Module, int, str,
     `root`: with the container's name, and its path."""
     for prefix, module in root.named_modules():
         path, own = path_of(root, name, prefix), ".".join(filter(None, (name, prefix)))
-        lists = [(own, path, module._modules.values())] if isinstance(module, _CONTAINERS) else []
+        lists: list[tuple[str, Path, Any]] = []
+        if isinstance(module, _CONTAINERS):
+            lists.append((own, path, module._modules))
         for key, value in vars(module).items():
-            if not key.startswith("_") and type(value) in (list, tuple, dict):
-                values = value.values() if isinstance(value, dict) else value
-                lists.append((f"{own}.{key}", (*path, (key, module)), values))
-        for held, way, values in lists:
-            modules = [one for one in values if isinstance(one, nn.Module)]
-            counts = Counter(map(id, modules))
-            for one in {id(one): one for one in modules}.values():
-                if counts[id(one)] > 1 and any(its.requires_grad for its in one.parameters()):
-                    yield one, counts[id(one)], held, way
+            if not key.startswith("_") and type(value) in _LISTS:
+                lists.append((f"{own}.{key}", (*path, (key, module)), value))
+        for held, way, value in lists:
+            yield from ((one, times, held, way) for one, times in _several(value))
+
+
+def _several(held: Any) -> Iterator[tuple[nn.Module, int]]:
+    """The modules with parameters that a container holds several times."""
+    values = held.values() if isinstance(held, dict) else held
+    modules = [one for one in values if isinstance(one, nn.Module)]
+    counts = Counter(map(id, modules))
+    for one in {id(one): one for one in modules}.values():
+        if counts[id(one)] > 1 and any(its.requires_grad for its in one.parameters()):
+            yield one, counts[id(one)]
 
 
 def _version(value: Any) -> int:
