@@ -60,6 +60,25 @@ HASTY = {  # what is otherwise, and what the patch makes of which text
         "momentum=DECAY)",
         "momentum=1 - DECAY)",
     ),
+    "1 less a name": (
+        {"before": "rate = 0.02\n", "made": "nn.BatchNorm1d(outputs, momentum=1 - rate)"},
+        "momentum=1 - rate)",
+        "momentum=rate)",
+    ),
+    "a default": (
+        {
+            "before": "def normed(outputs, eps=1e-5, momentum=0.99):\n"
+            "    return nn.BatchNorm1d(outputs, eps, momentum)\n",
+            "made": "normed(outputs)",
+        },
+        "momentum=0.99)",
+        "momentum=0.01)",
+    ),
+    "a key": (
+        {"before": "kept = {'bn': 0.99}\n", "made": "nn.BatchNorm1d(outputs, momentum=kept['bn'])"},
+        "'bn': 0.99",
+        "'bn': 0.01",
+    ),
     "a keyword of a class": (
         {"made": GIVEN, "blocks": "Block(3, 6), Block(6, 6, momentum=0.99)"},
         "momentum=0.99)",

@@ -159,6 +159,14 @@ CHAINED = {
 }
 
 
+def test_results_that_differ_by_chance_are_a_warning(tmp_path):
+    head = "nn.Sequential(nn.Dropout(0.1), Head())"
+    made = f"self.heads = nn.ModuleList([{head}] * count)"
+    (found,) = diagnosed_text(program(made, HEADS), tmp_path).findings
+
+    assert (found.rule, str(found.severity)) == ("GS416", "warning")
+
+
 def program(made, run):
     return PROGRAM.format(functions=FUNCTIONS, made=made, run=run)
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.modules.dropout import _DropoutNd
 
 from gradscope.facts import Repeated
 from gradscope.record.context import RunContext
@@ -126,6 +127,7 @@ class Repeats:
                     one.times,
                     count,
                     is_chained,
+                    any(isinstance(its, _DropoutNd) and its.p for its in one.module.modules()),
                     one.step,
                     repeated_at(place),
                 )

@@ -92,9 +92,13 @@ def slower(culprit: Culprit, request: ask.LowerMomentum) -> Ways:
         text = f"{1 - request.hasty.momentum:.6g}"
         if source is None or not isinstance(node, ast.expr):
             return
-        if isinstance(node, ast.Call):
-            edits.append(keyword(source, node, "momentum", text))
-        else:
-            other = f"1 - {culprit.text(node)}"
-            edits.append(source.replaced(node, text if isinstance(node, ast.Constant) else other))
+        match node:
+            case ast.Call():
+                edits.append(keyword(source, node, "momentum", text))
+            case ast.Constant():
+                edits.append(source.replaced(node, text))
+            case ast.BinOp(ast.Constant(1), ast.Sub(), other):
+                edits.append(source.replaced(node, source.of(other)))
+            case _:
+                edits.append(source.replaced(node, f"1 - {culprit.text(node)}"))
     yield edits

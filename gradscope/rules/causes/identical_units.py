@@ -38,7 +38,8 @@ class IdenticalUnits(Rule):
 
     ## Fix safety
     Unsafe: training starts from other weights. A note where a module that stands several times in a
-    container gets what it gave itself: layers may share their weights on purpose.
+    container gets what it gave itself: layers may share their weights on purpose. A warning where
+    it has Dropout, which makes several results of one.
     """
 
     code = "GS416"
@@ -74,10 +75,14 @@ class IdenticalUnits(Rule):
             else "So each place gives the same result, and what the places are to learn apart goes"
             " into one set of weights."
         )
+        told = Severity.ERROR
+        if one.draws and not one.chained:
+            told = Severity.WARNING
+            why = "So what the places are to learn apart goes into one set of weights."
         return self.found(
             f"`{one.container}` holds one `{one.kind}` {one.times} times, and it {same}",
             f"To list a module again, as `[x] * n` does, is not to copy it. {why}",
-            severity=Severity.NOTE if one.chained else Severity.ERROR,
+            severity=Severity.NOTE if one.chained else told,
             phase=Phase.FORWARD,
             step=one.step,
             op=one.container,
