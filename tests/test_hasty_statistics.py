@@ -4,6 +4,7 @@ import pytest
 from corpus import diagnosed_text, findings, patched
 
 PROGRAM = """import argparse
+import copy
 from functools import partial
 import torch
 from torch import nn
@@ -116,6 +117,7 @@ HASTY = {  # what is otherwise, and what the patch makes of which text
         "one.momentum = 0.99",
         "one.momentum = 0.01",
     ),
+    "a copy": ({"after": "net = copy.deepcopy(net)\n"}, "momentum=0.99)", "momentum=0.01)"),
     "with gradients": (
         {"evaluation": "        net.eval()\n        net(held_out)\n        net.train()"},
         "momentum=0.99)",

@@ -74,14 +74,24 @@ def momentum_at(user: Site, momentum: float) -> Location | None:
 
 
 def momentum_set(user: Site, momentum: float) -> Location | None:
-    """Where that number is given to an attribute of this name in the file of a line."""
+    """Where that number is given to an attribute of this name, or to a BatchNorm, in the file of a
+    line."""
     for code, lasti in user:
         source, place = source_of(code.co_filename), resolve(code, lasti)
-        for target, value in source.nodes.given() if source is not None else ():
-            is_its = isinstance(target, ast.Attribute) and target.attr == _NAME
-            if source is not None and is_its and getattr(value, "value", None) == momentum:
+        for value in _momenta(source) if source is not None else ():
+            is_its = isinstance(value, ast.Constant) and value.value == momentum
+            if source is not None and value is not None and is_its:
                 return _place_in(source, place, value)
     return None
+
+
+def _momenta(source: Source) -> Iterator[ast.expr | None]:
+    for target, value in source.nodes.given():
+        if isinstance(target, ast.Attribute) and target.attr == _NAME:
+            yield value
+    for call in source.nodes.every(ast.Call):
+        if "BatchNorm" in last_name(call.func):
+            yield argument(call, _NAME, _POSITION)
 
 
 def _held_by(source: Source, call: ast.Call, name: str) -> ast.expr | None:
