@@ -57,6 +57,19 @@ TWICE = {  # with what stands for the second of them
     ),
     "to a function": "scale = [net.scale]\n"
     "optimizer = made_for([*scale, *net.one.parameters(), *net.{}.parameters()])",
+    "in groups": "decay, plain = [], [net.scale]\nfor part in (net.one, net.{}):\n"
+    "    for p in part.parameters():\n        (plain if p.ndim < 2 else decay).append(p)\n"
+    + GIVEN.format("[dict(params=decay, weight_decay=0.1), dict(params=plain)]"),
+    "of an object": """class Trainer:
+    def __init__(self):
+        self.one, self.two = net.one, net.two
+        held = [net.scale]
+        for part in [self.one, self.{}]:
+            held.extend(part.parameters())
+        self.optimizer = torch.optim.SGD(held, lr=0.05)
+
+
+optimizer = Trainer().optimizer""",
     "by a method": GIVEN.format("net.learning()"),
 }
 OTHERWISE = {

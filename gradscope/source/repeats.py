@@ -137,7 +137,8 @@ def _collected(source: Source, node: ast.AST) -> Iterator[ast.AST]:
             case ast.For(target=target, iter=value):
                 is_its = not into.isdisjoint(names_in(target))
             case ast.Expr(ast.Call(ast.Attribute(held, method)) as value):
-                is_its = source.of(held) in into and method in _ADDS
+                either = (held.body, held.orelse) if isinstance(held, ast.IfExp) else (held,)
+                is_its = method in _ADDS and not into.isdisjoint(map(source.of, either))
             case _:
                 continue
         if is_its:

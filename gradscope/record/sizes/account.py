@@ -315,7 +315,8 @@ class Account:
         idle = still or (bool(factors) and 1 > max(factors) < min(factors) * (1 + _ALIKE))
         scopes = tuple(scopes_of(self.sights, self.held, leaves))
         twice = tuple(one.name for one in known if one.name in map(names, self.doubled))
-        twice_at = given_twice(scopes, twice) if twice else None
+        of_all = tuple(one.name for one in known)
+        twice_at = given_twice(scopes, of_all, twice) if twice else None
         return Usage(
             self.name,
             self.updates,
@@ -340,7 +341,7 @@ class Account:
             scaled=scaled[0],
             scaled_at=place_of(scaled[1]),
             ranks=self._ranks(leaves.known),
-            held=tuple(one.name for one in known),
+            held=of_all,
             groups=tuple(
                 Group(decay, tuple(one.name for one in known if one.name in map(names, ids)))
                 for decay, ids in self.groups

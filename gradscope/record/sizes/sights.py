@@ -93,14 +93,18 @@ def _holder(
     return Holder(text, known, sum(id(one) in held for one in parameters), len(parameters))
 
 
-def given_twice(scopes: Sequence[Scope], twice: Sequence[str]) -> Location | None:
+def given_twice(
+    scopes: Sequence[Scope], held: Sequence[str], twice: Sequence[str]
+) -> Location | None:
     """Where the text lists the parameters of a module a second time, of which an optimizer has all
-    twice: none that two modules share."""
+    twice: none that two modules share. `held` has all that it was given."""
     whole = {
         one.text.rpartition(".")[2]
         for scope in scopes
         for one in scope.holders
         if one.leaves and not one.bare and {*one.leaves} <= {*twice}
     }
+    once = {part for name in {*held} - {*twice} for part in name.split(".")}
+    whole |= {part for name in twice for part in name.split(".")} - once if whole else set()
     places = (doubled_at(scope.place, whole) for scope in scopes)
     return next((one for one in places if one is not None), None)

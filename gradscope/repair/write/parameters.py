@@ -86,11 +86,12 @@ def _instead(culprit: Culprit, request: ask.AddParameters) -> Iterator[Candidate
         parts_of = [one for one in scope.holders if one.leaves and not one.bare]
         left = [one for one in parts_of if not one.held and {*one.leaves} <= {*request.leaves}]
         most = max((len(one.leaves) for one in left), default=0)
-        wanted = [one.text for one in left if len(one.leaves) == most]
+        texts = [one.text for one in left if len(one.leaves) == most]
+        wanted = [one for one in texts if not any(one.startswith(f"{whole}.") for whole in texts)]
         known = [one.text for one in parts_of if {*one.leaves} <= twice]
         same = [one for one in known if one.rpartition(".")[2] == own.rpartition(".")[2]]
-        if len(wanted) == len(same) == 1:
-            there, _, rest = same[0].partition(".")
+        if len(wanted) == 1 and len(same) < 2:
+            there, _, rest = (same or [own])[0].partition(".")
             is_inside = own == f"{root}.{rest}"  # `self.net` of a method, for `model.net`
             is_also = wanted[0].startswith(f"{there}.")
             text = f"{root}{wanted[0][len(there) :]}" if is_inside and is_also else wanted[0]
