@@ -108,16 +108,6 @@ HASTY = {  # what is otherwise, and what the patch makes of which text
         "default=0.99",
         "default=0.01",
     ),
-    "set later": (
-        {
-            "made": "nn.BatchNorm1d(outputs)",
-            "after": "for one in net.modules():\n    if isinstance(one, nn.BatchNorm1d):\n"
-            "        one.momentum = 0.99\n",
-        },
-        "one.momentum = 0.99",
-        "one.momentum = 0.01",
-    ),
-    "a copy": ({"after": "net = copy.deepcopy(net)\n"}, "momentum=0.99)", "momentum=0.01)"),
     "with gradients": (
         {"evaluation": "        net.eval()\n        net(held_out)\n        net.train()"},
         "momentum=0.99)",
@@ -138,8 +128,6 @@ RIGHT = {
         "made": "nn.BatchNorm1d(outputs, momentum=0.99, track_running_stats=False)",
     },
     "never evaluated": {"evaluation": "        pass"},
-    "all data at once": {"batch": "data"},
-    "all data in another order": {"batch": "data[torch.randperm(64)]"},
     "taken again": {
         "evaluation": "        update_bn([data], net)\n" + PLAIN["evaluation"],
     },

@@ -38,15 +38,13 @@ class Identical:
 @dataclass(frozen=True, slots=True)
 class Repeated:
     """One module, of a class `kind`, that stands `times` times in `container`, and was called more
-    than once within one call of what is around it: with the same input each time, or `chained`,
-    with what it gave itself. `draws`: Dropout in it makes its results differ. `made` is where it is
-    put there so often."""
+    than once within one call of what is around it, with the same input each time. `draws`: Dropout
+    in it makes its results differ. `made` is where it is put there so often."""
 
     container: str
     kind: str
     times: int
     parameters: int
-    chained: bool
     draws: bool
     step: int
     made: Location | None

@@ -135,16 +135,6 @@ def has_peers() -> bool:
     return distributed.is_available() and distributed.is_initialized()
 
 
-def given_outermost(frame: FrameType | None) -> torch.Tensor | None:
-    """The first tensor that the outermost module was called with that runs there."""
-    given: tuple[Any, ...] = ()
-    while frame is not None:
-        if frame.f_code is _CALL:
-            given = frame.f_locals.get("args") or ()
-        frame = frame.f_back
-    return next((one for one in given if isinstance(one, torch.Tensor)), None)
-
-
 def outermost(frame: FrameType | None) -> tuple[Any, FrameType | None]:
     """The outermost module that runs there, and who of the user's called it."""
     root = caller = None

@@ -42,12 +42,10 @@ def follow_modules(context: RunContext, dispatch: Dispatch, stack: ExitStack, th
             context.shielded("a module", context.names.saw_root, self)
         context.module = ModuleFrame(self, outer)
         try:
-            result = original(self, *args, **kwargs)
             if id(self) in context.followed:
-                given = (*args, *kwargs, *kwargs.values())
-                told = self, outer, given, result
+                told = self, outer, (*args, *kwargs, *kwargs.values())
                 context.shielded("a module", context.followed[id(self)], *told)
-            return result
+            return original(self, *args, **kwargs)
         except BaseException as error:
             leave_us_out(error)
             raise

@@ -4,7 +4,6 @@ weights is one."""
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from types import CodeType
 from typing import Any
 
 import torch
@@ -13,20 +12,15 @@ from torch.nn.modules.dropout import _DropoutNd
 
 from gradscope.facts import Repeated
 from gradscope.record.context import RunContext
-from gradscope.record.definitions import variable
-from gradscope.record.graph import inputs
 from gradscope.record.names import Path, path_of
 from gradscope.record.passes import BackwardPass
-from gradscope.record.sites import user_frames
 from gradscope.record.sizes.leaves import has_memory
 from gradscope.record.tracing import computes_values, unobserved
 from gradscope.record.written import repeated_at
 
 _CONTAINERS = (nn.ModuleList, nn.ModuleDict, nn.Sequential)
 _LISTS = (list, tuple, dict)
-_LONGEST = 1024  # entries
 _MOST = 16  # modules that are followed
-_NEAR = 6  # ops between a result and what is given to the next call
 _ALIKE = 4  # ops that each place may do again to what is the same
 _LEAST = 2  # passes that show the same
 
@@ -37,22 +31,18 @@ Given = tuple[tuple[Any, int], ...]  # what a call was given, with the versions 
 class _Listed:
     """A module that stands `times` times in the container that a path leads to. `outer` is the call
     around its last ones, of which there were `calls`: so many of them `alike`, with what the first
-    of them was given, and so many `fed` with the result of the one before."""
+    of them was given."""
 
     module: nn.Module
     times: int
     name: str
-    path: Path  # nothing for a list that a variable holds, in this code
-    code: CodeType | None = None
+    path: Path
     outer: object = None
     step: int = -1
     calls: int = 0
     alike: int = 0
-    fed: int = 0
     first: Given = ()
-    result: Any = None  # the node that has made it
     passes: int = 0  # in which all calls were alike
-    chained: int = 0  # in which each was given what the one before gave
 
 
 class Repeats:
@@ -67,21 +57,9 @@ class Repeats:
         for known in self._listed.values():
             if known.calls > 1 and known.step == self._context.step:
                 known.passes += known.alike == known.calls
-                known.chained += known.fed == known.calls - 1
-            known.outer, known.first, known.result, known.calls = None, (), None, 0
+            known.outer, known.first, known.calls = None, (), 0
         if one.is_step:
             self._look()
-            for frame in user_frames(one.frame):
-                for name, value in tuple(frame.f_locals.items()):
-                    if type(value) in _LISTS and len(value) <= _LONGEST:
-                        for module, times in _several(value):
-                            self._follow(_Listed(module, times, name, (), frame.f_code))
-
-    def _follow(self, one: _Listed) -> None:
-        key = id(one.module)
-        if key not in self._listed and len(self._listed) < _MOST:
-            self._listed[key] = one
-            self._context.followed[key] = self._note_call
 
     def _look(self) -> None:
         names = self._context.names
@@ -91,11 +69,11 @@ class Repeats:
                 continue
             self._looked.add(key)
             for module, times, held, path in _repeated(name, root):
-                self._follow(_Listed(module, times, held, path))
+                if id(module) not in self._listed and len(self._listed) < _MOST:
+                    self._listed[id(module)] = _Listed(module, times, held, path)
+                    self._context.followed[id(module)] = self._note_call
 
-    def _note_call(
-        self, module: nn.Module, outer: object, given: tuple[Any, ...], result: Any
-    ) -> None:
+    def _note_call(self, module: nn.Module, outer: object, given: tuple[Any, ...]) -> None:
         """It has run inside of the call `outer` of another module."""
         if not torch.is_grad_enabled() or not computes_values():
             return
@@ -104,35 +82,25 @@ class Repeats:
             values = tuple((value, _version(value)) for value in given)
             if one.outer is not outer or one.step != step or not one.calls:
                 one.outer, one.step, one.first = outer, step, values
-                one.calls, one.alike, one.fed = 1, 1, 0
+                one.calls = one.alike = 1
             else:
                 one.calls += 1
                 one.alike += _are_same(one.first, values)
-                one.fed += any(_is_made_of(value, one.result) for value in given)
-        one.result = getattr(result, "grad_fn", None)
 
     def facts(self) -> tuple[Repeated, ...]:
-        found = []
-        for one in self._listed.values():
-            is_chained = one.chained >= _LEAST
-            if not (is_chained or one.passes >= _LEAST):
-                continue
-            place = variable(one.code, one.name) if one.code is not None else None
-            place = place or (self._context.names.made(one.path)[0] if one.path else None)
-            count = sum(weight.numel() for weight in one.module.parameters())
-            found.append(
-                Repeated(
-                    one.name,
-                    type(one.module).__name__,
-                    one.times,
-                    count,
-                    is_chained,
-                    any(isinstance(its, _DropoutNd) and its.p for its in one.module.modules()),
-                    one.step,
-                    repeated_at(place),
-                )
+        return tuple(
+            Repeated(
+                one.name,
+                type(one.module).__name__,
+                one.times,
+                sum(weight.numel() for weight in one.module.parameters()),
+                any(isinstance(its, _DropoutNd) and its.p for its in one.module.modules()),
+                one.step,
+                repeated_at(self._context.names.made(one.path)[0]),
             )
-        return tuple(found)
+            for one in self._listed.values()
+            if one.passes >= _LEAST
+        )
 
 
 def _repeated(name: str, root: nn.Module) -> Iterator[tuple[nn.Module, int, str, Path]]:
@@ -197,13 +165,3 @@ def _are_made_alike(one: Any, two: Any, depth: int) -> bool:
 def _are_equal(one: Any, two: Any) -> bool:
     simple = int, float, str, bool, type(None)
     return isinstance(one, simple) and type(one) is type(two) and one == two
-
-
-def _is_made_of(value: Any, result: Any) -> bool:
-    """Whether a node is among those just below a tensor's."""
-    nodes = [value.grad_fn] if isinstance(value, torch.Tensor) and result is not None else []
-    for _ in range(_NEAR):
-        if any(one is result for one in nodes):
-            return True
-        nodes = [below for one in nodes if one is not None for below in inputs(one)][:64]
-    return False

@@ -5,7 +5,7 @@ import ast
 from collections.abc import Collection, Iterator
 
 from gradscope.facts import Location
-from gradscope.record.definitions import source_of, span_in
+from gradscope.record.definitions import span_in
 from gradscope.record.sites import Site, resolve
 from gradscope.source import Source, binding, definition, expression, parsed
 from gradscope.source.arguments import argument
@@ -71,27 +71,6 @@ def momentum_at(user: Site, momentum: float) -> Location | None:
         at = names.index(value.id) - (names[0] == "self") if value.id in names else None
         name, position = value.id, at
     return found
-
-
-def momentum_set(user: Site, momentum: float) -> Location | None:
-    """Where that number is given to an attribute of this name, or to a BatchNorm, in the file of a
-    line."""
-    for code, lasti in user:
-        source, place = source_of(code.co_filename), resolve(code, lasti)
-        for value in _momenta(source) if source is not None else ():
-            is_its = isinstance(value, ast.Constant) and value.value == momentum
-            if source is not None and value is not None and is_its:
-                return _place_in(source, place, value)
-    return None
-
-
-def _momenta(source: Source) -> Iterator[ast.expr | None]:
-    for target, value in source.nodes.given():
-        if isinstance(target, ast.Attribute) and target.attr == _NAME:
-            yield value
-    for call in source.nodes.every(ast.Call):
-        if "BatchNorm" in last_name(call.func):
-            yield argument(call, _NAME, _POSITION)
 
 
 def _held_by(source: Source, call: ast.Call, name: str) -> ast.expr | None:

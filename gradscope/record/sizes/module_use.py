@@ -104,7 +104,7 @@ class TrainingModes:
             if is_elsewhere(thread):
                 return original(one, *args, **kwargs)
             if kind is _BatchNorm:
-                self._hasty.note_run(one, sys._getframe(1), self._context.step)
+                self._hasty.note_run(one, self._context.step)
             if torch.is_grad_enabled():
                 if one not in self._met:
                     self._met.add(one)

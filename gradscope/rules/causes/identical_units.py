@@ -37,9 +37,8 @@ class IdenticalUnits(Rule):
     ```
 
     ## Fix safety
-    Unsafe: training starts from other weights. A note where a module that stands several times in a
-    container gets what it gave itself: layers may share their weights on purpose. A warning where
-    it has Dropout, which makes several results of one.
+    Unsafe: training starts from other weights. A warning where a module that stands several times
+    in a container has Dropout, which makes several results of one.
     """
 
     code = "GS416"
@@ -67,22 +66,13 @@ class IdenticalUnits(Rule):
         )
 
     def _about_repeated(self, one: Repeated) -> Finding:
-        same = "runs on what it gave itself" if one.chained else "gets the same input each time"
-        why = (
-            "The layers share their weights. Where that is not meant, each place has to have a"
-            " module of its own."
-            if one.chained
-            else "So each place gives the same result, and what the places are to learn apart goes"
-            " into one set of weights."
-        )
-        told = Severity.ERROR
-        if one.draws and not one.chained:
-            told = Severity.WARNING
-            why = "So what the places are to learn apart goes into one set of weights."
+        same = "" if one.draws else "each place gives the same result, and "
         return self.found(
-            f"`{one.container}` holds one `{one.kind}` {one.times} times, and it {same}",
-            f"To list a module again, as `[x] * n` does, is not to copy it. {why}",
-            severity=Severity.NOTE if one.chained else told,
+            f"`{one.container}` holds one `{one.kind}` {one.times} times, and it gets the same"
+            " input each time",
+            "To list a module again, as `[x] * n` does, is not to copy it. So"
+            f" {same}what the places are to learn apart goes into one set of weights.",
+            severity=Severity.WARNING if one.draws else Severity.ERROR,
             phase=Phase.FORWARD,
             step=one.step,
             op=one.container,
