@@ -113,15 +113,13 @@ def _selected(edge: Edge | None, event: Event, *_: object) -> Fixes:
     return (Fix("guard-empty", title, "unsafe", f"[{condition}]", request=ask.SelectElements()),)
 
 
-# Of a layer that gives numbers of either sign, and what gives a part of its output another meaning:
-# one part, or all of them at once.
 _SCALES = ((0.0, 255.0), (-1.0, 1.0), (1.0, 2.0))  # of labels: white is 1, or they count from 1
-_HEADS = ("addmm", "mm", "bmm", "linear", "convolution")
 _FLOORS = ("clamp", "clamp_min")
 _POWERS = ("pow", "square", "mul", "sqrt")  # 0 where what they are made of is
 _PICKS = ("index", "index_select", "gather", "masked_select")
 SOFTPLUS = "torch.nn.functional.softplus(x)"
 _POSITIVES = (0.5, 2.0)
+# What gives a part of a layer's output another meaning: one part, or all of them at once.
 _PARTS_OF_ONE = ("select", "slice", "narrow", "index")
 _PARTS = frozenset((*_PARTS_OF_ONE, "split", "split_with_sizes", "chunk", "unbind"))
 
@@ -137,13 +135,13 @@ def _positive(edge: Edge | None, event: Event, *_: object) -> Fixes:
     # log(x + 1) of a layer: what x is for is a number of its own, which is positive too.
     unshifted = (one for one in made if one.op != "add" or (one.constant or 0.0) <= 0)
     is_direct = call is next(unshifted, None)
-    is_head = is_direct and call.op in _HEADS and edge.nature is Nature.DOMAIN
+    is_head = is_direct and call.op in evidence.HEADS and edge.nature is Nature.DOMAIN
     if is_head and any(edge.holds({**operands(event), edge.argument: x}) for x in _POSITIVES):
         return ()  # acos, acosh: not every positive number is in the domain
     part = _part(event, edge.argument) if is_head else None
     rectifier = call.op.strip("_")
     # A clamp may as well take a rounding error away from what is never negative.
-    of_layer = any(after.op in _HEADS for before, after in pairwise(made) if before is call)
+    of_layer = any(after.op in evidence.HEADS for before, after in pairwise(made) if before is call)
     if not (is_head or rectifier == "relu" or (rectifier in _FLOORS and of_layer)):
         return ()
     instead = "" if is_head else f", in the place of {rectifier}"
@@ -193,7 +191,7 @@ def kept_inside(
 ) -> Iterator[Fix | ask.Request]:
     """Where the op that gave a number outside may give others: a layer any, a rectifier 0, an
     exponential 0 by underflow. Else where the distribution, or the op, is given it."""
-    op, is_head = call.op.strip("_"), call.op in _HEADS
+    op, is_head = call.op.strip("_"), call.op in evidence.HEADS
     if why.role == "probs":
         yield ask.GiveLogits()
     if why.role == "target":

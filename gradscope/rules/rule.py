@@ -1,6 +1,7 @@
 """What a rule is, and how its findings are built."""
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import ClassVar, TypedDict, Unpack
 
 from gradscope.facts import (
@@ -24,10 +25,12 @@ from gradscope.facts import (
     Symptom,
     Trace,
     Trouble,
+    text_of,
 )
-from gradscope.facts.requests import Request
+from gradscope.facts.requests import KeepOff, RaiseAbove, Request
 from gradscope.ops import Edge
 from gradscope.rules.reading import evidence, measurements
+from gradscope.rules.reading.floors import Floor
 from gradscope.rules.wording import phrases
 from gradscope.rules.wording.proposals import proposed
 
@@ -171,6 +174,28 @@ class Rule:
         places = measurements.related_of(root, event, blame)
         known["related"] = (*places, *parts.get("related", ()))
         return self.found(message, why, blame, fixes, **known)
+
+    def above_zero_alone(
+        self, root: Root, trace: Trace, floor: Floor, message: str, usual: Iterable[Fix]
+    ) -> Finding:
+        """The finding at the call that makes a value positive, of which too much is subtracted,
+        with the `usual` guards of the op that breaks."""
+        event, made, least = root.event, floor.made, text_of(floor.least)
+        guards = (
+            replace(one, request=KeepOff(event.blame)) if one.request == KeepOff() else one
+            for one in usual
+        )
+        op, taken = phrases.spelled(made.op), phrases.call(event.blame, made)
+        return self.finding(
+            root,
+            trace,
+            message=message,
+            blame=made,
+            label=f"gives no numbers below 0; they have to be above {least}",
+            why=f"`{op}` keeps its numbers from falling below 0, and nothing keeps them above"
+            f" {least}. {taken} takes what they are above that, and has to have something left.",
+            fixes=(RaiseAbove(made, floor.least), *guards),
+        )
 
     def hazard(
         self,

@@ -15,7 +15,10 @@ class HarmlessOperand(Request):
 
 
 class KeepOff(Request):
-    """Keep an operand of the op off the edge on which it lies, for good."""
+    """Keep an operand of the op off the edge on which it lies, for good. `used` is the call of the
+    op, where the finding points at another one."""
+
+    used: Call | None = None
 
 
 class DivideByOne(Request):
@@ -149,6 +152,13 @@ class AddBehind(Request):
     """Add an epsilon to the result of a call that is greater than 0 in mathematics."""
 
     made: Call
+
+
+class RaiseAbove(Request):
+    """Add `least` to the result of a call, which is above 0 and has to be above that."""
+
+    made: Call
+    least: float
 
 
 class SelectElements(Request):

@@ -4,14 +4,14 @@ repair of it that can be tried."""
 import ast
 import re
 from collections.abc import Container, Iterable, Iterator, Mapping
-from dataclasses import field
+from dataclasses import field, replace
 
 from gradscope.dataclass import dataclass
-from gradscope.facts import Edit, Finding, Location, NotTried, Reason
+from gradscope.facts import Call, Edit, Finding, Location, NotTried, Reason
 from gradscope.ops import Edge, lookup
 from gradscope.repair.budget import Search
 from gradscope.repair.write.splice import before
-from gradscope.source import Names, Source, SourceError, expression, find, operands, read
+from gradscope.source import Names, Source, SourceError, expression, find, operands, parsed, read
 from gradscope.source.arguments import is_in_place, spelled
 from gradscope.source.spans import parenthesized, statement_at
 from gradscope.source.text import NO_TEXTS, Texts
@@ -235,3 +235,11 @@ def locate(
         written = list(find(source, location.line, finding.op))
         node = written[0] if len(written) == 1 else None
     return Culprit(finding, source, node, search or Search(), texts)
+
+
+def moved(culprit: Culprit, call: Call) -> Culprit:
+    """The culprit at another call of the program, or Unpatchable."""
+    finding, at = replace(culprit.finding, op=call.op, location=call.location), call.location
+    is_here = at is not None and at.file == culprit.source.file
+    source = culprit.source if is_here else parsed(at.file, culprit.texts) if at else None
+    return locate(finding, source, culprit.search, culprit.texts)

@@ -234,6 +234,30 @@ def behind(culprit: Culprit, request: ask.AddBehind) -> Iterator[Candidate]:
     yield Candidate(title, (culprit.replace(call, f"{text} + {eps}"),), own_number=is_epsilon)
 
 
+def raised(culprit: Culprit, request: ask.RaiseAbove) -> Ways:
+    """`F.softplus(x) + 1` for `F.softplus(x)`; of a function that gives this for several values,
+    what is called for the one that needs it first."""
+    call = culprit.at(request.made.location)
+    if call is None:
+        return
+    places = [call]
+    if _is_for_several(culprit.source, call):
+        places = [*filter(None, map(culprit.at, request.made.frames[1:2])), call]
+    for one in places:
+        is_listed = isinstance(culprit.source.parents[one], ast.Tuple | ast.List)
+        put = culprit.source.replaced if is_listed else culprit.replace
+        yield (put(one, f"{culprit.source.of(one)} + {request.least:g}"),)
+
+
+def _is_for_several(source: Source, value: ast.expr) -> bool:
+    """Whether a function that is called several times returns a value."""
+    function = source.nodes.function(value)
+    if not isinstance(function, ast.FunctionDef):
+        return False
+    calls = [one for one in source.nodes.every(ast.Call) if called(one) == function.name]
+    return len(calls) > 1 and _is_returned(source, source.parents[value])
+
+
 def _is_epsilon(culprit: Culprit, node: ast.expr) -> bool:
     """A small number, also by a name."""
     made = node if isinstance(node, ast.Constant) else given_to(culprit.source, node)

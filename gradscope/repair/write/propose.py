@@ -42,14 +42,18 @@ from gradscope.repair.write import (
     twice,
     wider,
 )
-from gradscope.repair.write.culprit import Candidate, Culprit, NoTorch, Ways
+from gradscope.repair.write.culprit import Candidate, Culprit, NoTorch, Unpatchable, Ways, moved
 from gradscope.repair.write.linked import linked
 
 GUARDS = ("epsilon", "clamp-domain")
 MOST = 6  # candidates of one fix that are worth a run each
 
 
-def _kept_off(culprit: Culprit) -> Ways:
+def _kept_off(culprit: Culprit, request: ask.KeepOff) -> Ways:
+    if (used := request.used) is not None:
+        with suppress(Unpatchable):
+            yield from guards.guarded(moved(culprit, used))
+        return
     if culprit.finding.phase is Phase.OPTIMIZER:
         yield from training.optimizer_eps(culprit)
     yield from distributions.squashed(culprit)
@@ -74,7 +78,6 @@ def _in_stable_form(culprit: Culprit, request: ask.StableForm) -> Ways:
 
 # What these ask for is told by their class alone.
 BY_CLASS: Mapping[type[ask.Request], Callable[[Culprit], Ways]] = {
-    ask.KeepOff: _kept_off,
     ask.KeepRandomState: drawn.kept,
     ask.SelectElements: selected.selected,
     ask.CleanByMask: selected.cleaned,
@@ -109,6 +112,7 @@ BY_CLASS: Mapping[type[ask.Request], Callable[[Culprit], Ways]] = {
     ask.GiveLogits: distributions.by_logits,
 }
 BY_FIELDS: Mapping[type[ask.Request], Callable[[Culprit, Any], Ways]] = {
+    ask.KeepOff: _kept_off,
     ask.HarmlessOperand: _masked,
     ask.DivideByOne: guards.divided_by_one,
     ask.FiniteStart: masked.started,
@@ -127,6 +131,7 @@ BY_FIELDS: Mapping[type[ask.Request], Callable[[Culprit, Any], Ways]] = {
     ask.TakeSigmoid: instead.by_sigmoid,
     ask.TakeLogits: instead.with_logits,
     ask.AddBehind: instead.behind,
+    ask.RaiseAbove: instead.raised,
     ask.AddToDiagonal: instead.diagonal,
     ask.Symmetrize: instead.symmetric,
     ask.FitNumber: instead.fitted,
@@ -213,7 +218,7 @@ BY_FIELDS: Mapping[type[ask.Request], Callable[[Culprit, Any], Ways]] = {
 }
 
 
-_EVERYWHERE = ask.LearnInside | ask.LearnPartInside | ask.LinearGrowth
+_EVERYWHERE = ask.RaiseAbove | ask.LearnInside | ask.LearnPartInside | ask.LinearGrowth
 _NO_OTHER_FORM = ask.Allow | ask.AllowEmpty | ask.LeaveOutNothing | ask.AlongClasses
 _ACROSS_FILES = (
     ask.StableForm

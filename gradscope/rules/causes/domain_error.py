@@ -22,7 +22,7 @@ from gradscope.facts import (
 from gradscope.facts import requests as ask
 from gradscope.ops import Edge
 from gradscope.rules import fixes
-from gradscope.rules.reading import evidence, measurements
+from gradscope.rules.reading import evidence, floors, measurements
 from gradscope.rules.rule import Rule
 from gradscope.rules.wording import phrases, proposals
 
@@ -32,7 +32,8 @@ class DomainError(Rule):
     ## What it does
     Finds an op whose operand lies outside of its domain: `log` or `sqrt` of a negative number, a
     fractional power of one, `acos`, `asin`, `atanh`, `erfinv` beyond [-1, 1]. And what an op or a
-    distribution refuses with an exception: a negative scale, a probability above 1.
+    distribution refuses with an exception: a negative scale, a probability above 1. Of a value that
+    is positive by construction, less a constant, it points at the call that makes it positive.
 
     ## Why is this bad?
     PyTorch returns NaN (at the ends of the domain of `atanh` and `erfinv` inf) without raising, and
@@ -121,14 +122,19 @@ class DomainError(Rule):
         if _is_log_target(event):
             return self._log_target(root, trace)
         inside = proposals.guarded("clamp-domain", "the operand", event.op)
+        usual = fixes.preferred(self.name, event, edge, trace) or (
+            Fix("clamp-domain", inside, request=ask.KeepOff()),
+        )
+        floor = floors.floor(event, edge) if edge is not None and known else None
+        if floor is not None:
+            return self.above_zero_alone(root, trace, floor, _headline(event, edge), usual)
         return self.finding(
             root,
             trace,
             message=_headline(event, edge),
             label=fixes.says(edge, event) if edge else "NaN from finite operands",
             why=_mechanism(event, edge),
-            fixes=fixes.preferred(self.name, event, edge, trace)
-            or (Fix("clamp-domain", inside, request=ask.KeepOff()),),
+            fixes=usual,
             strength=Strength.LIKELY if known else Strength.FALLBACK,
         )
 

@@ -3,7 +3,7 @@
 from gradscope.facts import Call, Finding, Phase, Root, Trace
 from gradscope.ops.traits import Trait, has
 from gradscope.rules import fixes
-from gradscope.rules.reading import evidence
+from gradscope.rules.reading import evidence, floors
 from gradscope.rules.rule import Rule
 from gradscope.rules.wording import phrases
 
@@ -51,13 +51,17 @@ class LogZero(Rule):
         what_of += " finite either."
         if event.phase is Phase.BACKWARD:  # whose result is a gradient
             what_of = f"The slope of `{op}` at {at} is not finite."
+        message = f"`{op}` was taken of exactly {at}{phrases.at_bad(event)}"
+        usual = fixes.preferred(self.name, event, edge, trace)
+        if (floor := floors.floor(event, edge)) is not None:
+            return self.above_zero_alone(root, trace, floor, message, usual)
         return self.finding(
             root,
             trace,
-            message=f"`{op}` was taken of exactly {at}{phrases.at_bad(event)}",
+            message=message,
             label=fixes.says(edge, event),
             why=f"{what_of}{origin}{phrases.too_late(event, evidence.late_epsilon(event))}",
-            fixes=fixes.preferred(self.name, event, edge, trace),
+            fixes=usual,
         )
 
 

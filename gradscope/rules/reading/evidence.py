@@ -29,6 +29,10 @@ from gradscope.ops.traits import Trait, discards, has
 Near = TypeVar("Near", Approach, Headroom)
 
 
+# Of a layer that gives numbers of either sign.
+HEADS = ("addmm", "mm", "bmm", "linear", "convolution")
+
+
 class Situation(StrEnum):
     """Where a root's harm comes from. Each rule about non-finite values answers to one of these."""
 

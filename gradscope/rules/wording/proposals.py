@@ -92,6 +92,10 @@ def _of_fields(request: ask.Request) -> _Words | None:
         case ask.AddBehind(made):
             op = spelled(made.op)
             return "epsilon", BEHIND.format(op=op), f"{op}(x) + 1e-6"
+        case ask.RaiseAbove(made, least):
+            op = spelled(made.op)
+            title = f"keep the result of `{op}` above {least:g}"
+            return "clamp-domain", title, f"{op}(x) + {least:g}"
         case ask.ScaleTarget(low, high):
             return "data", f"bring the targets from {low:g} and {high:g} to 0 and 1", ""
         case ask.GiveScores(op, logarithms=True):
