@@ -6,7 +6,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 from gradscope.dataclass import dataclass
-from gradscope.facts.places import Call, Location
+from gradscope.facts.places import Call, Location, Normed
 
 
 class Trouble(StrEnum):
@@ -182,6 +182,7 @@ class Event:
     grad_output is exactly 0. `path` are the forward calls from this one to the loss, nearest first;
     of a value that never gets there those to the one that hid it. `given_by` is the parameter by
     which an operand is negative, or a divisor or the only operand 0, where it is one alone.
+    `normed` is of a layer whose weight is 0, and is divided by its norm.
     """
 
     id: int
@@ -207,6 +208,7 @@ class Event:
     branches: tuple[Call, ...] = ()  # the calls whose infinite gradients cancelled here: inf - inf
     scalars: tuple[tuple[str, object], ...] = ()  # non-tensor arguments: (schema name, value)
     given_by: Operand | None = None
+    normed: Normed | None = None
     autocast: bool = False  # it ran inside of a block of `torch.autocast`
     sample: Sample | None = None  # of bad data that a worker of a DataLoader has made
 

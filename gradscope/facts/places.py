@@ -66,3 +66,17 @@ class Zeroed:
     number: int
     drawn: bool
     later: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Normed:
+    """Where a layer whose weight is 0 was given to `weight_norm`: `inner` is the call of that, and
+    `location` the one in the function that has made the weight 0, as far as one hands it on to the
+    other, `beside` what in that function has led to `zeroed`, where it is in that. `own`: the
+    weight was set to 0 by the name that it has since, as the direction alone."""
+
+    location: Location
+    inner: Location
+    zeroed: Location
+    beside: Location
+    own: bool

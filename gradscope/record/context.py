@@ -14,6 +14,7 @@ from gradscope.record.journal import Journal, Note, to_call
 from gradscope.record.names import Names
 from gradscope.record.oprun import NodeOps
 from gradscope.record.sites import ModuleFrame
+from gradscope.record.sizes.built import Built
 from gradscope.record.tracing import is_device_assert, unobserved
 
 _FAULTS_TOLD = 3
@@ -28,6 +29,7 @@ class RunContext:
         self.provenance = Provenance()
         self.received = Received(self.provenance)
         self.names = Names()
+        self.built = Built()
         self.step = 0  # backward passes that were steps, so far
         self.updates: int | None = None  # by optimizers, so far; None without one
         self.nested = 0  # backward passes that run: a reentrant checkpoint has one in another

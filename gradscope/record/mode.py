@@ -264,7 +264,7 @@ class RecordingMode(Dispatch):
             frame = sys._getframe(2)
             self.sizes.note_write(args[0], frame)
             self.sizes.modes.followers.note_write(args[0], frame)
-            if info.name == "zero" or (info.name == "fill" and is_number_zero(args[1])):
+            if info.name == "zero" or (info.name in ("fill", "mul") and is_number_zero(args[1])):
                 self.sizes.leaves.built.note_zeroed(args[0], frame)
             context.shielded(info.name, self._note_write, info, args[0], frame)
         elif args and hasattr(context.running.node, "_forward_cls"):  # a custom Function's backward

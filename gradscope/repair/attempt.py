@@ -77,7 +77,10 @@ def _is_as_good(one: Verdict, other: Verdict) -> bool:
 
 
 def _is_quotient(event: Event) -> bool:
-    """Whether what is trained is divided by what is."""
+    """Whether what is trained is divided by what is; of a weight that is to be 0, nothing is lost
+    where what lies before it has no gradient yet."""
+    if event.normed is not None:
+        return False
     sides = [event.operand(role) for role in ("self", "other")] if event.op == "div" else [None]
     return all(one is not None and one.requires_grad for one in sides)
 

@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 
-from gradscope.facts.places import Call, Location
+from gradscope.facts.places import Call, Location, Normed
 from gradscope.facts.refusals import Unfit
 from gradscope.facts.requests.request import Request
 from gradscope.facts.usage import Flat
@@ -63,6 +63,18 @@ class StartAtOne(Request):
     """Ones for the zeros that the parameter which the program calls `name` starts with."""
 
     name: str
+
+
+class WithoutNorm(Request):
+    """Leave the layer that has a weight of zeros without `weight_norm`."""
+
+    normed: Normed
+
+
+class ZeroGain(Request):
+    """Set g to 0 at a place that sets v to 0, of a weight that is g * v / |v|."""
+
+    place: Location
 
 
 class FiniteStart(Request):

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from gradscope.facts import Ancestor, Kind, Operand, Phase
+from gradscope.facts import Ancestor, Kind, Normed, Operand, Phase
 from gradscope.ops import lookup
 from gradscope.ops.reach import singularity
 from gradscope.ops.traits import Trait, has
@@ -29,6 +29,7 @@ _OPERANDS = 12  # tensors described an event; `cat` of hundreds says nothing mor
 _Test = Callable[[torch.Tensor], bool | None]
 
 _ARITHMETIC = frozenset(("self", "other", "exponent"))
+_WEIGHT_NORM = "_weight_norm_interface"
 _WHOLE = frozenset((torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64))
 
 
@@ -102,6 +103,7 @@ def describe(
     above = [_grad_fn(tensor) for _, tensor in inputs]
     if raw.node is not None:
         above = [edge[0] for edge in raw.node.next_functions]
+    given = _given_by(raw, inputs, above, context)
     raw.fact = replace(
         raw.fact,
         output=named(described, raw),
@@ -124,7 +126,8 @@ def describe(
             if _is_scalar(value)
         ),
         ancestry=_ancestry(above, context),
-        given_by=_given_by(raw, inputs, above, context),
+        given_by=operand(*given, context, frame=sys._getframe()) if given is not None else None,
+        normed=_normed(raw, inputs, given, context),
     )
     if raw.node is not None:
         _describe_saved(raw, shape, context, op.running)
@@ -132,8 +135,9 @@ def describe(
 
 def _given_by(
     raw: Raw, inputs: list[tuple[str, torch.Tensor]], above: list[Any], context: RunContext
-) -> Operand | None:
-    """The parameter that makes the op's only operand negative or 0, or its divisor 0."""
+) -> tuple[str, torch.Tensor] | None:
+    """The parameter that makes the op's only operand negative or 0, or its divisor 0, with the name
+    of that."""
     divides = has(raw.note.info.name, Trait.DIVIDES)
     if raw.node is not None or not inputs or (len(inputs) > 1 and not divides):
         return None
@@ -142,7 +146,21 @@ def _given_by(
     found = _parameter_behind(above[-1], context, holds) if holds is not None else None
     if holds is is_zero and value.is_leaf and value.requires_grad:
         found = value
-    return operand(role, found, context, frame=sys._getframe()) if found is not None else None
+    return (role, found) if found is not None else None
+
+
+def _normed(
+    raw: Raw,
+    inputs: list[tuple[str, torch.Tensor]],
+    given: tuple[str, torch.Tensor] | None,
+    context: RunContext,
+) -> Normed | None:
+    """Of a weight of zeros that is divided by its norm: by one op, or along most dimensions by what
+    that is made of."""
+    if raw.note.info.name == _WEIGHT_NORM:
+        given = next((one for one in inputs if one[0] == "v"), None)
+    weight = given[1] if given is not None else None
+    return context.built.normed(weight) if weight is not None and is_zero(weight) else None
 
 
 def _is_scalar(value: object) -> bool:

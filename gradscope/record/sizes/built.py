@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from gradscope.facts import Location, Zeroed
-from gradscope.record.definitions import given_at, span, written_at
+from gradscope.facts import Location, Normed, Zeroed
+from gradscope.record.definitions import given_at, kept_from, names_at, span, written_at
 from gradscope.record.events.provenance import storage_key
 from gradscope.record.journal import Note
 from gradscope.record.sites import Site, file_in_torch, instruction_of, note_site, resolve
@@ -25,6 +25,7 @@ from gradscope.source.spans import ancestors
 
 # Of torch's own, what stands between the user and a module or a parameter that is made.
 _BETWEEN = ("nn/modules/container.py", "nn/modules/module.py", "nn/init.py")
+_NORMS = ("nn/utils/parametrizations.py", "nn/utils/weight_norm.py")
 _FRAMES = 8
 _Sites = tuple[Site, Site]  # the user's frames, and those of libraries inside them
 
@@ -37,6 +38,7 @@ class _Filled:
     given: _Sites
     number: int
     zeroed: _Sites | None = None
+    before: "_Filled | None" = None  # another one that had the same memory
 
 
 class Built:
@@ -79,8 +81,14 @@ class Built:
     def note_given(self, parameter: Any, frame: FrameType) -> None:
         """A module was given a parameter, below `frame`."""
         if type(parameter) is nn.Parameter:
-            self._filled[id(parameter)] = _Filled(note_site(frame), next(self._number))
-            self._ids[_memory(parameter)] = id(parameter)
+            memory = _memory(parameter)
+            before = self._filled.get(self._ids.get(memory, 0))
+            before = replace(before, before=None) if before is not None else None
+            self._filled[id(parameter)] = _Filled(
+                note_site(frame), next(self._number), before=before
+            )
+            if memory is not None:
+                self._ids[memory] = id(parameter)
 
     def note_zeroed(self, tensor: Any, frame: FrameType) -> None:
         """A tensor was filled with 0."""
@@ -100,6 +108,27 @@ class Built:
         place = resolve(*site[0]) if later else given_at(*site[0])
         frames = (place, *(resolve(*one) for one in site[1:_FRAMES]))
         return Zeroed(frames, known.number, not _of_user(known.given), later)
+
+    def normed(self, weight: torch.Tensor) -> Normed | None:
+        """Of a parameter of zeros that `weight_norm` has made of a weight; None where it is not
+        known who has made that 0."""
+        known = self._filled.get(id(weight))
+        user, inner = known.given if known is not None else ((), ())
+        files = {file_in_torch(code) for code, _ in inner[-2:]}  # one warns of the older form
+        if known is None or not user or not files.intersection(_NORMS):
+            return None
+        first = known if known.zeroed is not None else known.before
+        site = _of_user(first.zeroed or first.given) if first is not None else ()
+        if first is None or not site:
+            return None
+        zeroed = resolve(*site[0]) if first.zeroed is not None else given_at(*site[0])
+        # Where helpers hand on what they are given, the function that both was done for.
+        _, kept = kept_from(user, ())
+        handed_on = user[: len(user) - len(kept) + 1]
+        both = [(one, other) for one in handed_on for other in site if one[0] is other[0]]
+        place, beside = (resolve(*one) for one in (both or [(user[0], site[0])])[0])
+        own = known.zeroed is not None and any(map(_is_direction, names_at(site[:1])))
+        return Normed(place, resolve(*user[0]), zeroed, beside, own)
 
     def put_last(self, note: Note | None) -> Site:
         """Where the module whose forward has made a call was put behind all others of a Sequential;
@@ -126,6 +155,11 @@ def _of_user(sites: _Sites) -> Site:
     """Where the user has asked for it; empty where a library has. Asked of few: it reads paths."""
     user, inner = sites
     return user if all(file_in_torch(code) in _BETWEEN for code, _ in inner) else ()
+
+
+def _is_direction(name: str) -> bool:
+    """Whether `weight_norm`, in either of its forms, calls a weight so that it has taken apart."""
+    return name == "original1" or name.endswith("_v")
 
 
 def _memory(tensor: Any) -> int | None:

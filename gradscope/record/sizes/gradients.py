@@ -61,7 +61,7 @@ class Sizes:
         self.measure = measure
         self.names = names = context.names
         self._additions = Additions()
-        self.leaves = Leaves(names)
+        self.leaves = Leaves(names, context.built)
         self.absences = Absences(names, self.leaves.names, self.leaves.built)
         self.surges = Surges(self.leaves.watched)
         self.inspection = Inspection(context)

@@ -97,7 +97,7 @@ class Succession:
 class Leaves:
     """The leaves seen so far, by name: a leaf may go, its norms stay."""
 
-    def __init__(self, known: Names) -> None:
+    def __init__(self, known: Names, built: Built) -> None:
         self.known = known
         self.watched: dict[str, Watched] = {}
         self.names: dict[int, str] = {}
@@ -115,7 +115,7 @@ class Leaves:
         self._given_in_call: set[int] = set()
         # By id, the names of those that took the place of a parameter which was never met.
         self.stand_for: dict[int, str] = {}
-        self.built = Built()
+        self.built = built
 
     def install(self, stack: ExitStack, thread: int) -> None:
         """Until `stack` ends, see which parameters of modules are replaced, and let torch swap any:

@@ -1,6 +1,9 @@
 """A division by exactly 0."""
 
-from gradscope.facts import Event, Finding, Operand, Root, Trace
+from dataclasses import replace
+
+from gradscope.facts import Event, Finding, Normed, Operand, Related, Root, Trace
+from gradscope.facts import requests as ask
 from gradscope.ops import Edge
 from gradscope.rules import fixes
 from gradscope.rules.reading import evidence
@@ -11,7 +14,8 @@ from gradscope.rules.wording import phrases
 class ZeroDivision(Rule):
     """
     ## What it does
-    Finds a division by exactly 0: `a / b`, `reciprocal`, `rsqrt`, a negative power, a remainder.
+    Finds a division by exactly 0: `a / b`, `reciprocal`, `rsqrt`, a negative power, a remainder,
+    and `weight_norm` of a layer that starts at 0.
 
     ## Why is this bad?
     `1 / 0` is inf and `0 / 0` is NaN, and neither raises in PyTorch. The zero usually means that
@@ -45,13 +49,35 @@ class ZeroDivision(Rule):
         name = phrases.name(divisor, "")
         by = f"{name}, which is 0" if name else "exactly 0"
         after = f": {phrases.number(late.constant)} is added after the division" if late else ""
+        message = f"`{op}` divides by {by}{_at_zeros(divisor) or phrases.at_bad(event)}{after}"
+        if event.normed is not None:
+            return self._normed(root, trace, event.normed, message)
         return self.finding(
             root,
             trace,
-            message=f"`{op}` divides by {by}{_at_zeros(divisor) or phrases.at_bad(event)}{after}",
+            message=message,
             label=fixes.says(edge, event),
             why=_mechanism(event, edge) + phrases.too_late(event, late),
             fixes=fixes.preferred(self.name, event, edge, trace),
+        )
+
+    def _normed(self, root: Root, trace: Trace, normed: Normed, message: str) -> Finding:
+        """At the line that normalises a layer, or that has set what it has made of the weight to 0
+        by its name."""
+        event, place = root.event, normed.zeroed if normed.own else normed.location
+        other = normed.inner if normed.own else normed.zeroed
+        said = "the layer is normalised here" if normed.own else "its weight is set to 0 here"
+        request = ask.ZeroGain(place) if normed.own else ask.WithoutNorm(normed)
+        return self.finding(
+            root,
+            trace,
+            message=message,
+            blame=replace(event.blame, location=place, inner=None, frames=()),
+            label="sets the direction of a weight to 0" if normed.own else "has a weight of zeros",
+            why="`weight_norm` computes a weight as g * v / |v|. Of zeros that is 0 * 0 / 0, from"
+            " the first forward pass on: what starts at 0 has no direction.",
+            related=(Related("use", other, said),),
+            fixes=(request,),
         )
 
 

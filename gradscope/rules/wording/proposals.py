@@ -166,6 +166,8 @@ _WORDS: Mapping[type[ask.Request], _Words] = {
         "divide by 1 where the divisor is 0",
         "x / np.where(y == 0, 1, y)",
     ),
+    ask.WithoutNorm: ("init", "leave the layer that starts at 0 without `weight_norm`", ""),
+    ask.ZeroGain: ("init", "let its norm start at 0, and not its direction", ""),
     ask.DrawWeights: ("init", "start from numbers drawn at random", "0.01 * torch.randn(n, m)"),
     ask.MakeEach: (
         "init",

@@ -1,0 +1,107 @@
+"""A layer that starts at 0, and is normalised by the norm of its weight."""
+
+import ast
+import itertools
+from collections.abc import Iterator
+
+from gradscope.facts import requests as ask
+from gradscope.repair.write.culprit import Culprit, Ways
+from gradscope.repair.write.statements import left_out, node_at, within
+from gradscope.source import Source
+from gradscope.source.arguments import argument, arguments_of
+from gradscope.source.spans import ancestors
+from gradscope.source.tree import parts
+
+_LOOPS = (ast.For, ast.While, ast.ListComp, ast.GeneratorExp)
+
+
+def without(culprit: Culprit, request: ask.WithoutNorm) -> Ways:
+    """`self.end = end` for `self.end = weight_norm(end)`, and no `weight_norm(self.end)`."""
+    source, normed = culprit.source, request.normed
+    call, norm = culprit.at(normed.location), culprit.at(normed.inner)
+    layer = _layer(culprit, call, norm)
+    if call is None or layer is None:
+        return
+    zeroed = node_at(source, normed.beside) if normed.beside.file == source.file else None
+    is_made_there = isinstance(layer, ast.Call)
+    if not is_made_there and any(
+        one not in _around(source, zeroed) for one in _loops(source, call)
+    ):
+        return  # the other layers of the loop may go on as they are
+    statement, text = source.parents[call], source.of(layer)
+    tests = [] if is_made_there else [*_conditions(source, zeroed, call)]
+    if tests:
+        yield from _where_not(culprit, call, text, tests)
+        return
+    is_alone = isinstance(statement, ast.Expr)
+    if isinstance(statement, ast.Assign):
+        is_alone = [source.of(one) for one in statement.targets] == [text]
+    if is_alone and isinstance(statement, ast.stmt):
+        yield (left_out(source, statement),)
+    else:
+        yield (culprit.replace(call, text),)
+
+
+def _layer(culprit: Culprit, call: ast.expr | None, norm: ast.expr | None) -> ast.expr | None:
+    """What is normalised, as the call gives it, by way of a helper or without one."""
+    if not culprit.dotted(norm).endswith(".weight_norm"):
+        return None
+    layer = argument(norm, "module", 0)
+    if call is not norm and norm is not None:
+        function = culprit.source.nodes.function(norm)
+        if not isinstance(function, ast.FunctionDef) or not isinstance(call, ast.Call):
+            return None
+        given = arguments_of(function, call)
+        layer = given.get(layer.id) if isinstance(layer, ast.Name) else None
+    return None if isinstance(layer, ast.Starred) else layer
+
+
+def _around(source: Source, node: ast.AST | None) -> list[ast.AST]:
+    """What is around a node in its function."""
+    found = itertools.takewhile(
+        lambda one: not isinstance(one, ast.FunctionDef), ancestors(source, node) if node else ()
+    )
+    return list(found)
+
+
+def _loops(source: Source, call: ast.expr) -> list[ast.AST]:
+    return [one for one in _around(source, call) if isinstance(one, _LOOPS)]
+
+
+def _conditions(
+    source: Source, zeroed: ast.AST | None, call: ast.expr
+) -> Iterator[tuple[ast.expr, bool]]:
+    """On what it hangs that the weight is set to 0, where the layer is normalised in any case."""
+    beside, below = _around(source, call), zeroed
+    if zeroed is None or source.nodes.function(zeroed) is not source.nodes.function(call):
+        return
+    for one in _around(source, zeroed):
+        if isinstance(one, ast.If) and one not in beside:
+            yield one.test, below in one.body
+        below = one
+
+
+def _where_not(
+    culprit: Culprit, call: ast.expr, layer: str, tests: list[tuple[ast.expr, bool]]
+) -> Ways:
+    """`conv if zero else weight_norm(conv)`, and `if not zero:` around no more than the call."""
+    source, statement = culprit.source, culprit.source.parents[call]
+    named = [f"{'' if wanted else 'not '}{culprit.text(one)}" for one, wanted in reversed(tests)]
+    first, is_wanted = tests[0]
+    is_plain = len(tests) == 1 and is_wanted and isinstance(first, ast.Compare)
+    test, text = source.of(first) if is_plain else " and ".join(named), source.of(call)
+    if isinstance(statement, ast.Expr):
+        opening = f"if not {culprit.text(first) if len(tests) == 1 and is_wanted else f'({test})'}"
+        yield (source.replaced(statement, within(source, opening, statement, text)),)
+    else:
+        yield (culprit.replace(call, f"{layer} if {test} else {text}"),)
+
+
+def of_gain(culprit: Culprit, request: ask.ZeroGain) -> Ways:
+    """`nn.init.zeros_(conv.weight_g)` for `nn.init.zeros_(conv.weight_v)`."""
+    found = node_at(culprit.source, request.place)
+    for node in parts(found, ast.Attribute) if found is not None else ():
+        of, name = culprit.source.of(node).removesuffix(node.attr), node.attr
+        new = "original0" if name == "original1" else f"{name.removesuffix('_v')}_g"
+        if name == "original1" or name.endswith("_v"):
+            yield (culprit.source.replaced(node, f"{of}{new}"),)
