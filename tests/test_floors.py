@@ -37,6 +37,8 @@ def written(made: str, used: str) -> str:
         ("F.softplus(a)", "b * (alpha.squeeze(-1) - 1 + 1e-6).sqrt()"),
         ("torch.exp(a)", "torch.pow(alpha.sub(1), 1.5)"),
         ("F.relu(a)", "(alpha - 1) ** 1.5"),
+        ("F.softplus(a)", "torch.sqrt(b.exp() / (alpha - 1))"),
+        ("F.softplus(a)", "torch.log(2 * (b.exp() * (alpha - 1).squeeze(-1)[:, None] + 1e-6))"),
         ("a.square()", "torch.rsqrt(alpha - 1)"),
     ],
 )
@@ -62,6 +64,8 @@ def test_the_place_is_where_it_is_made_positive_and_the_patch_lifts_it(made, use
         ("a.pow(3)", "torch.log(alpha - 1)"),
         ("(x - 3).pow(2)[:, :1] * a.detach()", "torch.log(alpha + b - 1)"),
         ("F.softplus(a)", "torch.acos(alpha - 2)"),
+        ("F.softplus(a)", "torch.log(b * (alpha - 1))"),
+        ("F.softplus(a)", "torch.sqrt(b / (alpha + 1))"),
     ],
 )
 def test_what_a_constant_would_not_lift_is_told_where_it_is_used(made, used, tmp_path):

@@ -182,6 +182,7 @@ class Event:
     grad_output is exactly 0. `path` are the forward calls from this one to the loss, nearest first;
     of a value that never gets there those to the one that hid it. `given_by` is the parameter by
     which an operand is negative, or a divisor or the only operand 0, where it is one alone.
+    `shifted` is the sum with a number, or difference, by which alone the only operand is negative.
     `normed` is of a layer whose weight is 0, and is divided by its norm.
     """
 
@@ -208,6 +209,7 @@ class Event:
     branches: tuple[Call, ...] = ()  # the calls whose infinite gradients cancelled here: inf - inf
     scalars: tuple[tuple[str, object], ...] = ()  # non-tensor arguments: (schema name, value)
     given_by: Operand | None = None
+    shifted: Ancestor | None = None
     normed: Normed | None = None
     autocast: bool = False  # it ran inside of a block of `torch.autocast`
     sample: Sample | None = None  # of bad data that a worker of a DataLoader has made

@@ -9,6 +9,7 @@ import torch
 
 from gradscope.facts import Ancestor, Kind, Normed, Operand, Phase
 from gradscope.ops import lookup
+from gradscope.ops.patterns import EPSILON
 from gradscope.ops.reach import singularity
 from gradscope.ops.traits import Trait, has
 from gradscope.record.census import Places, census, not_finite, places, plainly, rows_of_neginf
@@ -127,6 +128,7 @@ def describe(
         ),
         ancestry=_ancestry(above, context),
         given_by=operand(*given, context, frame=sys._getframe()) if given is not None else None,
+        shifted=_shifted(raw, inputs, above, context),
         normed=_normed(raw, inputs, given, context),
     )
     if raw.node is not None:
@@ -147,6 +149,21 @@ def _given_by(
     if holds is is_zero and value.is_leaf and value.requires_grad:
         found = value
     return (role, found) if found is not None else None
+
+
+def _shifted(
+    raw: Raw, inputs: list[tuple[str, torch.Tensor]], above: list[Any], context: RunContext
+) -> Ancestor | None:
+    """The sum with a number by which alone the op's only operand is negative."""
+    if raw.node is not None or len(inputs) != 1 or not _is_negative(inputs[0][1]):
+        return None
+    node = above[0]
+    for _ in range(_FACTORS):
+        call = context.call(node) if node is not None else None
+        if call is not None and abs(call.constant or 0.0) > EPSILON:
+            return _ancestor(node, context, _LEVELS, [_BREADTH])
+        node = _only_input(node, context, _is_negative) if node is not None else None
+    return None
 
 
 def _normed(

@@ -199,7 +199,11 @@ def made_by(event: Event, role: str) -> Call | None:
 def made_from(event: Event, role: str) -> Iterator[Call]:
     """The calls that made the operand of that name, each from the first operand with a gradient of
     the one before, nearest first; copies and views left out."""
-    one = above(event, role)
+    return calls_up(above(event, role))
+
+
+def calls_up(one: Ancestor | None) -> Iterator[Call]:
+    """Those from a node of the graph on, itself among them."""
     while one is not None:
         if one.call is not None and not moves(one.call):
             yield one.call

@@ -1,15 +1,15 @@
 """A value that is above 0 by construction, of which an op takes what is left over a constant."""
 
 from gradscope.dataclass import dataclass
-from gradscope.facts import Call, Event, Location
+from gradscope.facts import Call, Event, Location, Phase
 from gradscope.ops import Edge
 from gradscope.ops.edges import operands
 from gradscope.ops.patterns import EPSILON
 from gradscope.ops.traits import Trait, has
 from gradscope.rules.reading import evidence
 
-_AT_MOST_ONE = ("sigmoid", "_softmax")  # what is added to them is a range of another meaning
-_NOT_BELOW = ("relu", "pow")  # 0 too; and they do other things than make a layer's numbers positive
+_AT_MOST_ONE = ("sigmoid", "_softmax")  # their range means something by both of its ends
+_NOT_BELOW = ("relu", "pow")  # of a layer's numbers: of any other they are a formula of its own
 _OFF, _ON = (0.5, 2.0), (0.0, -0.5)
 
 
@@ -26,24 +26,43 @@ def floor(event: Event, edge: Edge) -> Floor | None:
     has made positive."""
     if not _is_at_zero(event, edge):
         return None
-    calls, least, lines = evidence.made_from(event, edge.argument), 0.0, [event.blame.location]
-    for made in calls:
-        if made.op not in ("add", "sub") or made.constant is None:
-            operand, of = event.operand(edge.argument), next(calls, None)
-            is_above = operand is not None and (operand.min or 0.0) >= -(1 + EPSILON) * least
-            is_it = is_above and least > 0 and _is_apart(made, lines)
-            return Floor(made, least) if is_it and _is_positive(made, of) else None
-        if abs(made.constant) > EPSILON:
-            least += made.constant if made.op == "sub" else -made.constant
+    calls = list(evidence.made_from(event, edge.argument))
+    is_direct = bool(calls) and _shift(calls[0]) is not None
+    if not is_direct:  # a factor of the operand, as in sqrt(b / (a - 1))
+        calls = list(evidence.calls_up(event.shifted))
+    least, lines = 0.0, [event.blame.location]
+    for made, of in zip(calls, (*calls[1:], None), strict=False):
+        shift = _shift(made)
+        if shift is None:
+            is_it = least > 0 and _is_apart(made, lines) and _is_positive(made, of)
+            is_sure = _is_above(event, edge, -least) if is_direct else made.op != "pow"
+            return Floor(made, least) if is_it and is_sure else None
+        if abs(shift) > EPSILON:
+            least -= shift
         lines.append(made.location)
     return None
 
 
+def _shift(call: Call) -> float | None:
+    """The number that a call adds."""
+    if call.op not in ("add", "sub") or call.constant is None:
+        return None
+    return call.constant if call.op == "add" else -call.constant
+
+
+def _is_above(event: Event, edge: Edge, least: float) -> bool:
+    """Whether nothing of the operand is below a negative number, but for rounding."""
+    operand = event.operand(edge.argument)
+    return operand is not None and (operand.min or 0.0) >= (1 + EPSILON) * least
+
+
 def _is_at_zero(event: Event, edge: Edge) -> bool:
     """Whether the op needs an operand above 0, or 0 at the least, and no more than that."""
+    if not edge.breaks_value or event.phase is not Phase.FORWARD:
+        return False
     known = operands(event)
     held = [[edge.holds({**known, edge.argument: x}) for x in one] for one in (_OFF, _ON)]
-    return edge.breaks_value and any(held[1]) and not any(held[0])
+    return any(held[1]) and not any(held[0])
 
 
 def _is_apart(made: Call, lines: list[Location | None]) -> bool:
