@@ -66,8 +66,7 @@ BRANCHED = 2  # of them; the others are repaired in the first way alone
 
 
 def _is_as_good(one: Verdict, other: Verdict) -> bool:
-    """Whether a verified fix gives the loss that another one gives, or the gradient where there was
-    no loss before, and no less of the truth."""
+    """Whether a verified fix gives another's loss, or its gradient, and no less of the truth."""
     if not isinstance(one, Verified) or not isinstance(other, Verified):
         return False
     _, loss = one.effects.loss or (0, one.effects.gradient_norm or 0)
@@ -372,7 +371,8 @@ class Bench:
     def _next(self, one: Patched, remains: Finding) -> Iterator[Patched]:
         """The ways to repair what remains in the files of a patch."""
         patched = {realpath(source.file): replace(source, text=text) for source, text in one.files}
-        return self._ways(remains, {**self.overlay, **patched})
+        found = self._ways(remains, {**self.overlay, **patched})
+        return (more for more in found if not more.does_again)
 
     def _ways(self, finding: Finding, texts: Mapping[str, Source]) -> Iterator[Patched]:
         try:
@@ -390,8 +390,7 @@ class Bench:
         if depth == 0 or remains.location is None:
             return
         most = BRANCHES if depth > DEEPEST - BRANCHED else 1
-        further = (more for more in self._next(one, remains) if not more.does_again)
-        for more in islice(further, most):
+        for more in islice(self._next(one, remains), most):
             wider = one.joined(more)
             if more.same and not self._keeps_loss(finding, one, wider):
                 continue
