@@ -65,3 +65,12 @@ RIGHT = {
 @pytest.mark.parametrize("steps", RIGHT)
 def test_gradients_that_are_divided_again_are_fine(steps, tmp_path):
     assert findings(tmp_path, RIGHT[steps]) == []
+
+
+def test_a_loss_that_the_scale_alone_makes_inf_is_skipped_by_the_scaler(tmp_path):
+    text = PROGRAM.format(
+        steps="scaler.step(dense)\n    scaler.step(rows)", rows="SGD", rate="1e-6"
+    )
+    text = text.replace("1024.0", "2.0**127").replace("y).square().mean()", "y).square().sum()")
+
+    assert not diagnosed_text(text, tmp_path).findings

@@ -34,6 +34,7 @@ from gradscope.record.stand_ins import links
 _MOST_NAMED = 400  # symptoms listed one by one a step
 _SAMPLE = 1024  # values kept a gradient: enough to say by how much a fix moved it
 _MOST_DESCRIBED = 2_000  # leaves
+_SCALE = torch.amp.GradScaler.scale.__code__
 
 
 class Symptoms:
@@ -107,6 +108,7 @@ class Symptoms:
             symptom
             for root in suspects
             if (symptom := self._symptom(Subject.LOSS, root)) is not None
+            and not self._is_scaled(symptom)
         ]
         gradients: list[tuple[torch.Tensor, Symptom]] = []
         if losses or context.bad_in_step or context.provenance.holds_unintended():
@@ -122,6 +124,16 @@ class Symptoms:
         if losses or (gradients and not any_alive(torch.optim.Optimizer)):
             self._confirm_waiting()
             self.on_confirmed()
+
+    def _is_scaled(self, symptom: Symptom) -> bool:
+        """Whether it is a loss that a scaler's factor alone makes inf: it skips that step, and
+        takes a smaller one."""
+        raw = self.context.journal.events.get(symptom.event) if symptom.event is not None else None
+        return (
+            raw is not None
+            and raw.fact.kind is Kind.BIRTH
+            and any(code is _SCALE for code, _ in raw.note.inner)
+        )
 
     @property
     def are_waiting(self) -> bool:
