@@ -1580,3 +1580,18 @@ def test_a_number_that_nothing_was_read_out_for_is_the_programs_own(tmp_path):
     report = diagnosed_text(text, tmp_path)
 
     assert report.findings == ()
+
+
+def test_a_loss_that_no_parameter_took_part_in_is_told_as_that(here):
+    program = """
+        def loss_of(h):
+            best = h.new_full((), float("inf"))
+            return best if len(h) > 5 else h.square().mean()
+
+        loss_of(net(x)).backward()
+    """
+    (finding,) = refused(diagnosed_text(written(program, "+ "), here))
+
+    assert finding.evidence["reason"] == "frozen"
+    assert "no parameter took part" in finding.message
+    assert "requires_grad" not in finding.fixes[0].title

@@ -128,7 +128,8 @@ class WithoutGraph(Refusal):
     `frozen` are parameters that do not require it. `to_learn` are the modules of them that an
     optimizer holds; `turns` are where the program had come to, the innermost place first, if these
     had learnt something before. `switch` is where it had come to, likewise, when a statement at
-    `location` switched gradients off for all that followed."""
+    `location` switched gradients off for all that followed. `apart`: there are parameters, all of
+    which do require a gradient."""
 
     reason: NoGradient
     call: Call | None = None
@@ -138,6 +139,7 @@ class WithoutGraph(Refusal):
     to_learn: tuple[str, ...] = ()
     turns: tuple[Location, ...] = ()
     switch: tuple[Location, ...] = ()
+    apart: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -172,13 +172,16 @@ class _Inquiry:
         self.context.names.look(raised.frame)
         bare = [root for root in raised.roots if root.grad_fn is None and not root.requires_grad]
         held = self._frozen_as_a_whole()
-        has_learnt = any(id(leaf) in held for one in self._notes.updates for leaf in one.parameters)
+        has_learnt = any(
+            not held.isdisjoint(map(id, one.parameters)) for one in self._notes.updates
+        )
         cut = {"reason": NoGradient.FROZEN} if has_learnt else self._cut(bare, raised)
         switch = self._notes.switches.left_off(raised.frame)
         return refusals.WithoutGraph(
             **raised.at,
             **cut,
-            frozen=self._frozen(),
+            frozen=(frozen := self._frozen()),
+            apart=bool(self.context.names.parameters) and not frozen,
             to_learn=self._modules_of(held),
             turns=tuple(raised.places) if has_learnt else (),
             switch=switch if cut.get("location") in switch[:1] else (),
@@ -273,9 +276,6 @@ class _Inquiry:
             return None
         scale = float(scaler.get_scale())
         return refusals.PastScaler(**raised.at, update=as_update(update), scale=scale)
-
-    def _unscaled_twice(self, raised: Raised) -> refusals.AnyRefusal:
-        return refusals.UnscaledTwice(**raised.at)
 
     def of_number(self, loss: object, raised: Raised) -> refusals.AnyRefusal | None:
         """A loss that is a Python number, where one was read out of what has a graph."""
@@ -372,7 +372,7 @@ _CHECKS: tuple[tuple[str, Ask], ...] = (
     ("appears to not have been used in the graph", _Inquiry._not_used),
     ("One of the differentiated Tensors does not require grad", _Inquiry._not_used),
     ("No inf checks were recorded prior to update", _Inquiry._past_scaler),  # GradScaler's own
-    ("unscale_() has already been called on this optimizer", _Inquiry._unscaled_twice),
+    ("unscale_() has already been called on this optimizer", _about(steps.unscaled_twice)),
     ("grad can be implicitly created only for real scalar outputs", _Inquiry._complex),
     ("can't optimize a non-leaf Tensor", _about(no_leaf.computed_given)),
     ("optimizer got an empty parameter list", _about(no_leaf.nothing_given)),

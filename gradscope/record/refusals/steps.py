@@ -8,10 +8,12 @@ from typing import Any
 import torch
 
 from gradscope.facts import Location, refusals
+from gradscope.record.context import RunContext
 from gradscope.record.definitions import body_of, span
 from gradscope.record.held import alive
 from gradscope.record.names import Names
 from gradscope.record.optimizers import parameters_of
+from gradscope.record.refusals.exceptions import Raised
 from gradscope.record.sites import USER, kind_of
 
 _OF_THEIR_OWN = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
@@ -106,3 +108,7 @@ def state(optimizer: Any, names: Names, fields: dict[str, Any]) -> refusals.Stat
             in_order=in_order,
         )
     return None
+
+
+def unscaled_twice(context: RunContext, raised: Raised) -> refusals.AnyRefusal:
+    return refusals.UnscaledTwice(**raised.at)

@@ -16,6 +16,7 @@ _OWN_LAYOUT = {
     False: "give these parameters an optimizer of their own that takes dense gradients",
 }
 _KEPT_REAL = "keep the base of the power at 0 or above: `max(0.0, base) ** power`"
+_LEFT_OUT = "leave out of training what the parameters have no part in"
 _SAME_ORDER = "give it the parameters of the optimizer that saved the state, in their order"
 
 
@@ -30,7 +31,8 @@ def requests(refusal: refusals.Refusal) -> Iterator[Fix | ask.Request]:
         case refusals.WithoutGraph(reason=reason, to_learn=modules, turns=turns):
             if reason is NoGradient.FROZEN and modules:
                 yield ask.Thaw(modules, turns)
-            yield ask.Reattach(reason)
+            is_apart = refusal.apart and reason is NoGradient.FROZEN
+            yield Fix("graph", _LEFT_OUT, "unsafe") if is_apart else ask.Reattach(reason)
         case refusals.LeafWritten(name=name, trained=trained):
             ways = ask.WithoutGrad(), ask.CopyLeaf(name)
             yield from ways if trained else reversed(ways)

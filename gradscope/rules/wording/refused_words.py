@@ -195,6 +195,16 @@ def _without_graph(one: refusals.WithoutGraph) -> Words:
         return Words(
             headline, words.why, words.label, one.location, op, evidence={"reason": one.reason}
         )
+    if one.apart and one.reason is NoGradient.FROZEN:
+        return Words(
+            "the loss has no graph: no parameter took part in it",
+            "All parameters require a gradient, and the loss was computed from none of them: a"
+            " value that something starts from, or a branch for a case like this one, has come"
+            " through as it is.",
+            raised,
+            evidence={"reason": one.reason},
+            numbers=(counted,),
+        )
     if one.frozen and one.reason is NoGradient.FROZEN:
         count, names = plural(len(one.frozen), "parameter"), phrases.listed(one.frozen)
         counted = f"{count} without `requires_grad`: {names}"
