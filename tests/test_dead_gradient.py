@@ -45,6 +45,13 @@ CUTS = {
         12,
         "loss + side(x).square().mean()\n",
     ),
+    "a loss read out, of what is kept as a number too": (
+        "kept = []\n\ndef part(x):\n    y = side(x).square().mean()\n    kept.append(y.item())\n"
+        "    return y\n",
+        "loss = loss + 0.5 * part(x).detach().item()",
+        18,
+        "loss + 0.5 * part(x)\n",
+    ),
     "a loss made a float": (
         "",
         "loss = loss + float(side(x).square().mean())",
@@ -131,6 +138,13 @@ def test_the_cut_is_shown_and_joined(cut, here):
     fix = finding.fixes[0]
     assert (fix.kind, fix.verified) == ("graph", True), fix.verdict
     assert repaired in (fix.patch or "")
+
+
+@pytest.mark.parametrize("read", ["y.item()", "y.detach().item()"])
+def test_a_number_that_a_value_is_made_0_by_takes_no_gradient(read, here):
+    cut = f"y = side(x).square().mean(); loss = loss + (y - {read})"
+
+    assert not diagnosed_text(PROGRAM.format(definition="", cut=cut), here).findings
 
 
 def test_a_new_tensor_has_nothing_of_what_was_in_its_memory(here):

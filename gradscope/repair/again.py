@@ -110,8 +110,13 @@ class Again:
         return self.budget.run(purpose, lambda limit: self._from_start(plan, limit))
 
     def patched(self, patches: Mapping[str, str], steps: range, limit: float) -> Trace:
-        """With texts in the place of files, at work in these steps, for at most `limit` seconds."""
-        return self._run(replace(self._plan(steps), patches=patches), limit)
+        """With texts in the place of files, at work in these steps, for at most `limit` seconds.
+        What breaks otherwise from where the first run broke is seen op by op."""
+        plan = replace(self._plan(steps), patches=patches)
+        broke = min((one.step for one in self.first.symptoms), default=None)
+        if plan.options.full_from is None:
+            plan = replace(plan, options=replace(plan.options, full_from=broke))
+        return self._run(plan, limit)
 
     def changed(
         self, setup: Setup, steps: range, limit: float, patches: Mapping[str, str] | None = None

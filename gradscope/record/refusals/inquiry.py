@@ -385,7 +385,7 @@ _CHECKS: tuple[tuple[str, Ask], ...] = (
     ("you can only change requires_grad flags of leaf variables", _about(no_leaf.switched_off)),
     ("(torch.nn.Parameter or None expected)", _about(no_leaf.parameter_replaced)),
     ("save_for_backward can only save variables", _about(no_leaf.saved_no_tensor)),
-    ("'NoneType'", _Inquiry._no_leaf),  # Python's own, of a gradient that is not there
+    ("NoneType", _Inquiry._no_leaf),  # Python's own, of a gradient that is not there
 )
 
 

@@ -18,6 +18,7 @@ from gradscope.record.oprun import flatten
 from gradscope.record.schema import OpInfo
 from gradscope.record.sizes.cuts import Cut, is_whole
 from gradscope.record.sizes.readouts import tells
+from gradscope.record.tracing import unobserved
 
 _MOST_READ = 64
 _DIGITS = 4  # of a weight as it is written: 0.1, 1e-3, 0.0025
@@ -140,8 +141,10 @@ class Terms:
         """Of each of these that has none: the cut, and the leaves that it lost."""
         for term in terms:
             if isinstance(term, float):
-                read = (cut for number, cut in self._read if _is_multiple(term, number))
-                yield from ((cut, cut.lost) for cut in list(read)[:1])
+                read = [cut for number, cut in self._read if _is_multiple(term, number)]
+                # `b - b.item()` has the slope of b, and is 0.
+                if read and not any(_is_itself(one, term) for one in terms):
+                    yield read[-1], read[-1].lost
             elif is_term(term) and not term.requires_grad:
                 yield from _lost_before(cuts_before(term))
 
@@ -149,6 +152,11 @@ class Terms:
 def is_term(one: Any) -> bool:
     """Whether it is a single number, as a loss is."""
     return isinstance(one, torch.Tensor) and not one.dim() and one.is_floating_point()
+
+
+def _is_itself(term: Any, number: float) -> bool:
+    with unobserved():
+        return is_term(term) and term.requires_grad and abs(float(term)) == abs(number)
 
 
 def _lost_before(cuts: Sequence[Cut]) -> Iterator[tuple[Cut, int]]:

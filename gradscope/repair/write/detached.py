@@ -47,8 +47,8 @@ def _attached(culprit: Culprit) -> Iterator[Candidate]:
     around = culprit.source.parents.get(node)
     if isinstance(around, ast.Call) and culprit.dotted(around) == VARIABLE:
         node = around
-    elif isinstance(around, ast.Attribute) and around.attr == "requires_grad_":
-        call = culprit.source.parents.get(around)  # it hides that the graph is gone
+    elif isinstance(around, ast.Attribute) and around.attr in ("requires_grad_", "item"):
+        call = culprit.source.parents.get(around)  # which hides that the graph is gone, or goes on
         node = call if isinstance(call, ast.Call) else node
     yield culprit.written(title, node, culprit.source.of(inner))
 
