@@ -1595,3 +1595,21 @@ def test_a_loss_that_no_parameter_took_part_in_is_told_as_that(here):
     assert finding.evidence["reason"] == "frozen"
     assert "no parameter took part" in finding.message
     assert "requires_grad" not in finding.fixes[0].title
+
+
+def test_what_the_refused_loss_was_to_train_for_the_first_time_is_not_dead(here):
+    program = """
+        late = nn.Linear(1, 1)
+        optimizer.add_param_group({"params": late.parameters()})
+        for step in range(4):
+            optimizer.zero_grad()
+            h = net(x)
+            h.square().mean().backward()
+            spare = late(h).mean()
+            if step == 3:
+                spare.backward()
+            optimizer.step()
+    """
+    found = diagnosed_text(written(program, "+ "), here).findings
+
+    assert [one.rule for one in found] == ["GS303"]

@@ -142,7 +142,7 @@ class Absences:
         replacements: Replacements,
     ) -> tuple[Absence, ...]:
         """The leaves that never had a gradient, or never one other than zero. `given` had one
-        that somebody else put there."""
+        that somebody else put there, or would have had one of a backward that raised."""
         if self._looked_at < 0:
             return ()
         replaced = seen.stand_for

@@ -196,7 +196,7 @@ class Sizes:
             result, self._running = engine(one), None
         except BaseException:
             self._note_running()
-            self.inspection.note_refused(flow)
+            self.inspection.note_refused(flow, one.above)
             raise
         finally:
             if crossings is not None:
@@ -376,7 +376,7 @@ class Sizes:
             absences=self.absences.facts(
                 leaves,
                 self.updates.trained,
-                self.updates.given,
+                self.updates.given | self.inspection.reached,
                 self.leaves,
                 self._additions.found(),
                 self._replacements,

@@ -10,6 +10,7 @@ from gradscope.dataclass import dataclass
 from gradscope.facts import Activation
 from gradscope.record.context import RunContext
 from gradscope.record.dispatch import Dispatch
+from gradscope.record.graph import Nodes, leaf_ids
 from gradscope.record.schedule import is_chosen
 from gradscope.record.sizes.crossings import Crossing, Crossings
 from gradscope.record.sizes.flow import Flow
@@ -50,6 +51,7 @@ class Inspection:
         self.steps: list[int] = []
         self.flow: Flow | None = None
         self.refused: Flow | None = None  # of the forward whose backward raised
+        self.reached: set[int] = set()  # the leaves, by id, of the graphs whose backward raised
         self._largest = 0  # nodes made for the largest graph that was inspected
         self.made = self._made_until = 0  # nodes of the last graph; of all until then
         self._dispatch = Dispatch(context)
@@ -79,9 +81,10 @@ class Inspection:
             self._dispatch.follow(None)
         return flow
 
-    def note_refused(self, flow: Flow | None) -> None:
-        """The backward raised: the next one is inspected in its place."""
+    def note_refused(self, flow: Flow | None, above: Nodes) -> None:
+        """The backward of this graph raised: the next one is inspected in its place."""
         self.refused = flow
+        self.reached |= leaf_ids(above)
         self.look_anew()
         if flow is not None:
             self.watch_forward(0)
