@@ -10,7 +10,7 @@ from gradscope.record.sites import Site, resolve
 from gradscope.source import Source, binding, definition, expression, parsed
 from gradscope.source.arguments import argument
 from gradscope.source.literals import setting
-from gradscope.source.repeats import given_twice, repetition
+from gradscope.source.repetitions import given_twice, repetition
 from gradscope.source.spans import statement_at
 from gradscope.source.tree import covers, last_name
 

@@ -9,7 +9,7 @@ from gradscope.repair.write.culprit import Culprit, Ways
 from gradscope.repair.write.parameters import source_of
 from gradscope.repair.write.splice import before, keyword
 from gradscope.source import expression
-from gradscope.source.repeats import is_repeated
+from gradscope.source.repetitions import is_repeated
 from gradscope.source.tree import names_in, parts
 
 
