@@ -11,6 +11,7 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from gradscope.facts import StaleStatistics
+from gradscope.record.held import outermost
 from gradscope.record.sites import Site, note_site, place_of, user_frames
 from gradscope.record.sizes.leaves import has_memory
 from gradscope.record.sizes.sights import modules_of
@@ -46,12 +47,19 @@ class Followers:
 
     def __init__(self) -> None:
         self._found: dict[int, Follower] = {}
+        self._by_part: dict[int, Follower] = {}
         self._by_memory: dict[int, Follower] = {}
 
-    def note_run(self, root: nn.Module, caller: FrameType, step: int) -> None:
-        one = self._found.get(id(root))
+    def note_run(self, part: nn.Module, frame: FrameType, step: int) -> None:
+        one = self._by_part.get(id(part))
         if one is None:
-            one = self._found[id(root)] = self._met(root, note_site(caller)[0])
+            if not keeps_statistics(part):
+                return
+            root, caller = outermost(frame)
+            if caller is None:
+                return
+            one = self._found.get(id(root)) or self._met(root, note_site(caller)[0])
+            self._found[id(root)] = self._by_part[id(part)] = one
         if one.last != step:
             one.runs, one.last = one.runs + 1, step
 

@@ -113,19 +113,18 @@ class TrainingModes:
                         self._called[root] = note_site(caller)[0]
                 if not one.training:
                     self._in_eval.add(id(one))
-            elif one.training or keeps_statistics(one):
-                self._note_run(one, *outermost(sys._getframe(1)))
+            elif one.training:
+                self._note_run(*outermost(sys._getframe(1)))
+            else:
+                self.followers.note_run(one, sys._getframe(1), self._context.step)
             with without_us:
                 return original(one, *args, **kwargs)
 
         stand_in(stack, kind, "forward", forward)
 
-    def _note_run(self, part: nn.Module, root: Any, caller: FrameType | None) -> None:
-        """A part runs without gradients: of the outermost module around it."""
+    def _note_run(self, root: Any, caller: FrameType | None) -> None:
+        """A part runs in train mode and without gradients: of the outermost module around it."""
         model = self._models.get(id(root))
-        if caller is not None and not part.training:
-            self.followers.note_run(root, caller, self._context.step)
-            return
         if model is None or caller is None or not self._context.step:
             return
         _, set_after = self._set.get(model.module, ((), -1))
