@@ -114,7 +114,8 @@ class Again:
         What breaks otherwise from where the first run broke is seen op by op."""
         plan = replace(self._plan(steps), patches=patches)
         broke = min((one.step for one in self.first.symptoms), default=None)
-        if plan.options.full_from is None:
+        # What is compiled runs as it is where ops are not looked at.
+        if plan.options.full_from is None and self.first.compiled is None:
             plan = replace(plan, options=replace(plan.options, full_from=broke))
         return self._run(plan, limit)
 
