@@ -13,13 +13,14 @@ class BackwardRefused(Rule):
     ## What it does
     Finds the line that made autograd raise: a tensor changed in place that backward still needs, a
     part of the graph that an earlier backward has freed, a loss that was cut off from what is to
-    learn, gradients that were switched off for good, a leaf written in place, a loss of more than
-    one number, or of Python's. Also the line behind a gradient that is None, since its tensor is no
-    leaf, a step past the GradScaler that waits for it, and an optimizer that was loaded with the
-    state of other parameters, or whose gradients are sparse where it takes dense ones alone, or the
-    other way round. And what torch refuses since it is no leaf, or no number with a slope: what an
-    optimizer is given, whole numbers that are to have a gradient, a parameter that is replaced by a
-    tensor, a tensor with a graph that NumPy is to read.
+    learn, gradients that were switched off for good, a gradient in the loss whose backward has no
+    derivative of its own, a leaf written in place, a loss of more than one number, or of Python's.
+    Also the line behind a gradient that is None, since its tensor is no leaf, a step past the
+    GradScaler that waits for it, and an optimizer that was loaded with the state of other
+    parameters, or whose gradients are sparse where it takes dense ones alone, or the other way
+    round. And what torch refuses since it is no leaf, or no number with a slope: what an optimizer
+    is given, whole numbers that are to have a gradient, a parameter that is replaced by a tensor, a
+    tensor with a graph that NumPy is to read.
 
     ## Why is this bad?
     The exception names the call of `backward()`, which has only noticed. The cause lies in the
