@@ -84,3 +84,26 @@ def test_statistics_that_fit_the_weights_are_not(teacher, follow, rest, tmp_path
     found = diagnosed_text(text, tmp_path).findings
 
     assert not [one for one in found if one.op == "teacher"]
+
+
+ENSEMBLE = """import torch
+from torch import nn
+from torch.func import functional_call, stack_module_state, vmap
+
+torch.manual_seed(0)
+nets = [nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 1)).eval() for _ in range(3)]
+state = stack_module_state(nets)
+net = nn.Linear(3, 1)
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+for step in range(5):
+    x = torch.randn(8, 3)
+    with torch.no_grad():
+        target = vmap(lambda *own: functional_call(nets[0], own, (x,)))(*state).mean(0)
+    opt.zero_grad()
+    (net(x) - target).square().mean().backward()
+    opt.step()
+"""
+
+
+def test_the_statistics_of_a_batched_ensemble_are_not_read(tmp_path):
+    assert not diagnosed_text(ENSEMBLE, tmp_path).findings

@@ -21,7 +21,7 @@ _COMPRESSED = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.spars
 # Of a tensor with one element, as `Tensor.item` does it, and as it did before anything was put
 # around that.
 item: Callable[[torch.Tensor], Any] = torch._C.TensorBase.item
-_is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
+is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
 _inside = torch._C._functorch.get_unwrapped
 _is_batched = torch._C._functorch.is_batchedtensor
 _is_legacy_batched = torch._C._functorch.is_legacy_batchedtensor
@@ -65,7 +65,7 @@ def dtype_of(tensor: torch.Tensor) -> str:
 
 def unwrapped(tensor: torch.Tensor) -> torch.Tensor:
     """The program's own tensor inside of what torch.func makes of it."""
-    while _is_wrapped(tensor):
+    while is_wrapped(tensor):
         tensor = _inside(tensor)
     return tensor
 
@@ -73,7 +73,7 @@ def unwrapped(tensor: torch.Tensor) -> torch.Tensor:
 def batch_dims(tensor: torch.Tensor) -> int:
     """How many dimensions `vmap` has put before those that the program sees."""
     found = 0
-    while _is_wrapped(tensor):
+    while is_wrapped(tensor):
         found += _is_batched(tensor)
         tensor = _inside(tensor)
     return found
@@ -249,7 +249,7 @@ def is_number(tensor: torch.Tensor) -> bool:
     """One plain floating number, as losses are, which can be read as it is."""
     if type(tensor) is not torch.Tensor or tensor.dim() or not (tensor.is_cpu or tensor.is_cuda):
         return False
-    return tensor.is_floating_point() and not (_is_wrapped(tensor) or is_indirect(tensor))
+    return tensor.is_floating_point() and not (is_wrapped(tensor) or is_indirect(tensor))
 
 
 def sum_of(tensors: Iterable[torch.Tensor]) -> float | None:

@@ -263,7 +263,7 @@ class RecordingMode(Dispatch):
         if args and not context.in_optimizer and context.running.node is None:
             frame = sys._getframe(2)
             self.sizes.note_write(args[0], frame)
-            self.sizes.modes.followers.note_write(args[0], frame)
+            context.shielded(info.name, self.sizes.modes.followers.note_write, args[0], frame)
             if info.name == "zero" or (info.name in ("fill", "mul") and is_number_zero(args[1])):
                 self.sizes.leaves.built.note_zeroed(args[0], frame)
             context.shielded(info.name, self._note_write, info, args[0], frame)

@@ -15,7 +15,7 @@ from gradscope.record.held import outermost
 from gradscope.record.sites import Site, note_site, place_of, user_frames
 from gradscope.record.sizes.leaves import has_memory
 from gradscope.record.sizes.sights import modules_of
-from gradscope.record.tracing import unobserved
+from gradscope.record.tracing import computes_values, unobserved
 
 _FEWEST = 3  # steps at which it has run: before the last one, what it gives may not be used
 _SAMPLED = 8  # elements of each
@@ -53,7 +53,7 @@ class Followers:
     def note_run(self, part: nn.Module, frame: FrameType, step: int) -> None:
         one = self._by_part.get(id(part))
         if one is None:
-            if not keeps_statistics(part):
+            if not (keeps_statistics(part) and computes_values()):
                 return
             root, caller = outermost(frame)
             if caller is None:

@@ -11,7 +11,7 @@ import torch
 
 from gradscope.facts import Leaf, Location
 from gradscope.record.events.provenance import Memories
-from gradscope.record.finite import dtype_of, elements, shard_of
+from gradscope.record.finite import dtype_of, elements, is_wrapped, shard_of
 from gradscope.record.held import outermost
 from gradscope.record.names import Names, flat_part
 from gradscope.record.passes import Graded
@@ -358,7 +358,8 @@ def _reference(leaf: torch.Tensor, held: bool = True) -> Callable[[], torch.Tens
 
 
 def has_memory(tensor: Any) -> bool:
-    if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
+    """Whether it has numbers of its own to read: those inside of a `vmap` lie in another one."""
+    if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or is_wrapped(tensor):
         return False
     return tensor.layout is torch.strided and not tensor.is_meta
 
