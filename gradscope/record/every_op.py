@@ -144,8 +144,15 @@ class EveryOp:
         suspects = one.roots if one.loss is None or one.loss - one.loss != 0.0 else []
         found = one, suspects, asked, result
         shielded("backward", self.symptoms.after_backward, *found, last=last)
-        by_graph = self.hidden, self.mode.broadcasts, self.scores, self.units, self.lone
-        for by in (*by_graph, self.repeats):
+        by_graph = (
+            self.hidden,
+            self.mode.broadcasts,
+            self.scores,
+            self.units,
+            self.lone,
+            self.repeats,
+        )
+        for by in by_graph:
             shielded("backward", by.after_backward, one)
         if self.mode.margins is not None:
             shielded("backward", self.mode.margins.after_backward, one)

@@ -265,7 +265,7 @@ class RecordingMode(Dispatch):
             self.sizes.note_write(args[0], frame)
             context.shielded(info.name, self.sizes.modes.followers.note_write, args[0], frame)
             if info.name == "zero" or (info.name in ("fill", "mul") and is_number_zero(args[1])):
-                self.sizes.leaves.built.note_zeroed(args[0], frame)
+                context.built.note_zeroed(args[0], frame)
             context.shielded(info.name, self._note_write, info, args[0], frame)
         elif args and hasattr(context.running.node, "_forward_cls"):  # a custom Function's backward
             context.shielded(info.name, self._note_write, info, args[0], sys._getframe(2))

@@ -52,6 +52,7 @@ class Repeats:
         self._context = context
         self._listed: dict[int, _Listed] = {}
         self._looked: set[int] = set()
+        self._known = 0  # parameters, when models were looked at
 
     def after_backward(self, one: BackwardPass) -> None:
         for known in self._listed.values():
@@ -63,6 +64,9 @@ class Repeats:
 
     def _look(self) -> None:
         names = self._context.names
+        if len(names.owners) == self._known:
+            return
+        self._known = len(names.owners)
         roots = {id(one.path[0][1]): one.path[0] for one in names.owners.values()}
         for key, (name, root) in roots.items():
             if key in self._looked:

@@ -2,13 +2,13 @@
 and the number that a layer was given."""
 
 import ast
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 
 from gradscope.facts import Location
 from gradscope.record.definitions import span_in
 from gradscope.record.sites import Site, resolve
 from gradscope.source import Source, binding, definition, expression, parsed
-from gradscope.source.arguments import argument
+from gradscope.source.arguments import argument, defaults_of
 from gradscope.source.literals import setting
 from gradscope.source.repetitions import given_twice, repetition
 from gradscope.source.spans import statement_at
@@ -64,7 +64,7 @@ def momentum_at(user: Site, momentum: float) -> Location | None:
             )
             return _place_in(source, place, literal if is_its_own else value)
         # What a caller gives in its place is found below.
-        default = _default(function, value.id)
+        default = defaults_of(function).get(value.id)
         is_number = isinstance(default, ast.Constant) and default.value == momentum
         found = _place_in(source, place, default if default and is_number else value)
         names = [one.arg for one in (*function.args.posonlyargs, *function.args.args)]
@@ -84,18 +84,6 @@ def _held_by(source: Source, call: ast.Call, name: str) -> ast.expr | None:
                 pairs = zip(keys, values, strict=True)
                 return next((v for key, v in pairs if getattr(key, "value", "") == name), None)
     return None
-
-
-def _default(function: ast.FunctionDef, name: str) -> ast.expr | None:
-    positional = [*function.args.posonlyargs, *function.args.args]
-    last = positional[len(positional) - len(function.args.defaults) :]
-    pairs: Iterator[tuple[ast.arg, ast.expr | None]] = iter(
-        [
-            *zip(last, function.args.defaults, strict=True),
-            *zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True),
-        ]
-    )
-    return next((value for one, value in pairs if one.arg == name), None)
 
 
 def _is_momentum(source: Source, read: ast.expr) -> bool:

@@ -176,6 +176,18 @@ def arguments_of(function: ast.FunctionDef, call: ast.Call) -> dict[str, ast.exp
     return {name: one for name, one in named if name is not None}
 
 
+def defaults_of(function: ast.FunctionDef) -> dict[str, ast.expr | None]:
+    """For each parameter of a function that may be left out what it is then; None for one that is
+    given by its name, and has to be."""
+    spec = function.args
+    positional = reversed([*spec.posonlyargs, *spec.args])
+    pairs = [
+        *zip(positional, reversed(spec.defaults), strict=False),
+        *zip(spec.kwonlyargs, spec.kw_defaults, strict=True),
+    ]
+    return {one.arg: value for one, value in pairs}
+
+
 def _receiver(call: ast.Call) -> tuple[ast.expr, ...]:
     """The tensor that a method is called on; nothing for `self.softmax(x)`, a module of self."""
     assert isinstance(call.func, ast.Attribute)

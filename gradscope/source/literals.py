@@ -3,7 +3,7 @@
 import ast
 from collections.abc import Iterator
 
-from gradscope.source.arguments import arguments_of, called
+from gradscope.source.arguments import arguments_of, called, defaults_of
 from gradscope.source.meaning import binding
 from gradscope.source.text import Source
 from gradscope.source.tree import last_name
@@ -87,16 +87,10 @@ def _given(text: Source, name: ast.Name) -> ast.expr | None:
     function = made.statement if made is not None else None
     if made is None or not isinstance(function, ast.FunctionDef):
         return made.value if made is not None else None
-    spec = function.args
-    positional = [*spec.posonlyargs, *spec.args]
-    named = [
-        *zip(reversed(positional), reversed(spec.defaults), strict=False),
-        *zip(spec.kwonlyargs, spec.kw_defaults, strict=True),
-    ]
     calls = (one for one in text.nodes.every(ast.Call) if called(one) == function.name)
     if any(_may_give(function, one, name.id) for one in calls):
         return None
-    return next((value for one, value in named if one.arg == name.id), None)
+    return defaults_of(function).get(name.id)
 
 
 def _may_give(function: ast.FunctionDef, call: ast.Call, name: str) -> bool:

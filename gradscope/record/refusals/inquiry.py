@@ -334,11 +334,11 @@ class _Inquiry:
             leaves = graph.leaves(raised.nodes)
             others = [leaf for leaf in leaves if not isinstance(leaf, torch.nn.Parameter)]
             instead = self._name(others[0], raised) if len(others) == 1 else ""
+            found = replace(found, instead=instead)
             cut = self._cut(raised.roots, raised)
-            is_cut = cut["reason"] not in (NoGradient.FROZEN, NoGradient.LEAFLESS)
-            if is_cut:
-                return replace(found, instead=instead, **cut)
-            return passed_over.told(self.context, raised, one, found, instead)
+            if cut["reason"] not in (NoGradient.FROZEN, NoGradient.LEAFLESS):
+                return replace(found, **cut)
+            return passed_over.told(self.context, raised, one, found)
         return None
 
     def _made_at(self, tensor: torch.Tensor, raised: Raised) -> Location | None:

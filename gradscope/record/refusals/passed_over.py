@@ -20,25 +20,17 @@ _MOST_PARTS = 64  # of a tensor, that may have been copied
 
 
 def told(
-    context: RunContext,
-    raised: Raised,
-    tensor: torch.Tensor,
-    found: refusals.NotUsed,
-    instead: str,
+    context: RunContext, raised: Raised, tensor: torch.Tensor, found: refusals.NotUsed
 ) -> refusals.NotUsed:
     """With what was read in the place of the tensor, and where the innermost function calls that
     which the exception has come through as well; and with the call that is to be given it."""
-    told = _with_reader(context, raised, tensor, found, instead)
-    given = given_instead(raised, tensor) if not told.original else None
-    return replace(told, given=given, location=given.call) if given is not None else told
+    found = _with_reader(context, raised, tensor, found)
+    given = given_instead(raised, tensor) if not found.original else None
+    return replace(found, given=given, location=given.call) if given is not None else found
 
 
 def _with_reader(
-    context: RunContext,
-    raised: Raised,
-    tensor: torch.Tensor,
-    found: refusals.NotUsed,
-    instead: str,
+    context: RunContext, raised: Raised, tensor: torch.Tensor, found: refusals.NotUsed
 ) -> refusals.NotUsed:
     original, read = "", _reader(context, raised, tensor, copied=False)
     copied = read is None and tensor.grad_fn is None
@@ -47,7 +39,7 @@ def _with_reader(
     elif read is None:
         original, read = _updated(context, raised, tensor)
     if read is None:
-        return replace(found, instead=instead)
+        return found
     outermost_first = reversed([*zip(raised.places, raised.frames, strict=True)])
     running = {(place.file, place.function): frame for place, frame in outermost_first}
     common = (at for at in read.frames if (at.file, at.function) in running)
@@ -55,7 +47,6 @@ def _with_reader(
     frame = running.get((location.file, location.function)) if location is not None else None
     return replace(
         found,
-        instead=instead,
         read=read,
         copied=copied,
         original=original,

@@ -118,9 +118,9 @@ class Flow:
                 live, cuts = 0, cuts | before  # what NumPy gives back of it
         if cuts and not live and isinstance(out, float):  # of what was detached before it is read
             earlier = [one for one in self._cuts_before_term(args[0]) if one.lost]
-            note = Note(info, *note_site(sys._getframe(2)), None)
-            for one in earlier[-1:]:
-                number = replace(one, reason=NoGradient.NUMBER, note=note)
+            if earlier:
+                note = Note(info, *note_site(sys._getframe(2)), None)
+                number = replace(earlier[-1], reason=NoGradient.NUMBER, note=note)
                 self._terms.note_number(out, number)
         if info.name == "_to_copy" and self.cuts and self.cuts[-1].of_term:
             self._note_copied(note_site(sys._getframe(2))[0])

@@ -13,16 +13,15 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from gradscope.facts import StaleStatistics
 from gradscope.record.held import outermost
 from gradscope.record.sites import Site, note_site, place_of, user_frames
-from gradscope.record.sizes.leaves import has_memory
+from gradscope.record.sizes.leaves import has_memory, samples
 from gradscope.record.sizes.sights import modules_of
 from gradscope.record.tracing import computes_values, unobserved
 
 _FEWEST = 3  # steps at which it has run: before the last one, what it gives may not be used
-_SAMPLED = 8  # elements of each
 
 
 @dataclass(slots=True)
-class Follower:
+class _Follower:
     """A model that runs without gradients in eval mode, as it was when it first did."""
 
     module: nn.Module
@@ -36,7 +35,7 @@ class Follower:
     # What leads to each module where its weights are written, by id.
     there: Mapping[int, str] = field(default_factory=dict)
 
-    def has_stood_still(self) -> bool:
+    def is_stale(self) -> bool:
         """Whether its weights have moved, and no statistics of it."""
         is_same = samples(_statistics(self.norms)) == self.statistics
         return is_same and samples(self.module.parameters()) != self.weights
@@ -46,9 +45,9 @@ class Followers:
     """Told of each BatchNorm that runs so, and of what is written outside of optimizers."""
 
     def __init__(self) -> None:
-        self._found: dict[int, Follower] = {}
-        self._by_part: dict[int, Follower] = {}
-        self._by_memory: dict[int, Follower] = {}
+        self._found: dict[int, _Follower] = {}
+        self._by_part: dict[int, _Follower] = {}
+        self._by_memory: dict[int, _Follower] = {}
 
     def note_run(self, part: nn.Module, frame: FrameType, step: int) -> None:
         one = self._by_part.get(id(part))
@@ -63,11 +62,11 @@ class Followers:
         if one.last != step:
             one.runs, one.last = one.runs + 1, step
 
-    def _met(self, root: nn.Module, site: Site) -> Follower:
+    def _met(self, root: nn.Module, site: Site) -> _Follower:
         norms = [one for one in root.modules() if keeps_statistics(one)]
         with unobserved():
             sampled = samples(root.parameters()), samples(_statistics(norms))
-        one = Follower(root, norms, *sampled, site)
+        one = _Follower(root, norms, *sampled, site)
         for weight in filter(has_memory, root.parameters()):
             self._by_memory[weight.data_ptr()] = one
         return one
@@ -95,7 +94,7 @@ class Followers:
                 continue
             with unobserved():
                 source = next((its for its in learning if _has_left(its, one)), None)
-                if source is None or not one.has_stood_still():
+                if source is None or not one.is_stale():
                     continue
                 untouched = not any(is_touched(norm) for norm in one.norms)
             own, other = (names.get(id(its)) or type(its).__name__ for its in (one.module, source))
@@ -116,16 +115,11 @@ def is_touched(norm: Any) -> bool:
     return bool(norm.running_mean.any() or norm.running_var.ne(1).any())
 
 
-def samples(tensors: Iterable[torch.Tensor]) -> list[list[Any]]:
-    """A few elements of each."""
-    return [one.detach().flatten()[:_SAMPLED].tolist() for one in tensors if has_memory(one)]
-
-
 def _statistics(norms: Iterable[Any]) -> list[torch.Tensor]:
     return [kept for one in norms for kept in (one.running_mean, one.running_var)]
 
 
-def _has_left(source: nn.Module, follower: Follower) -> bool:
+def _has_left(source: nn.Module, follower: _Follower) -> bool:
     """Whether a model has the parameters of another one, and statistics that are no longer its."""
     shapes = [[one.shape for one in model.parameters()] for model in (source, follower.module)]
     if shapes[0] != shapes[1] or source is follower.module:

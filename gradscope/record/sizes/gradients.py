@@ -62,7 +62,7 @@ class Sizes:
         self.names = names = context.names
         self._additions = Additions()
         self.leaves = Leaves(names, context.built)
-        self.absences = Absences(names, self.leaves.names, self.leaves.built)
+        self.absences = Absences(names, self.leaves.names, context.built)
         self.surges = Surges(self.leaves.watched)
         self.inspection = Inspection(context)
         self._replacements = Replacements(context, self.inspection.look_at_models)

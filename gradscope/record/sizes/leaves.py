@@ -340,6 +340,7 @@ class Leaves:
         return f"{kind} {taken + 1}"
 
 
+_SAMPLED = 8  # elements
 _SMALL = 64  # elements: what is learnt beside a model is hardly ever more
 
 
@@ -379,3 +380,8 @@ def norms_of(grads: Sequence[Any]) -> list[float]:
             plain_enough = 1e-15 < norm < 1e15 and grads[position].dtype is not torch.float16
             found[position] = norm if plain_enough else norm_of(grads[position])
     return found
+
+
+def samples(tensors: Iterable[torch.Tensor]) -> list[list[Any]]:
+    """A few elements of each, by which it is known again."""
+    return [one.detach().flatten()[:_SAMPLED].tolist() for one in tensors if has_memory(one)]

@@ -4,7 +4,7 @@ loaded where it was just taken. And states of a module that nobody trains, which
 trained back again and again."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from types import FrameType
@@ -19,13 +19,13 @@ from gradscope.record.held import has_peers
 from gradscope.record.sites import Site, note_site, place_of
 from gradscope.record.sizes.account import Account
 from gradscope.record.sizes.accounts import Usages
-from gradscope.record.sizes.leaves import has_memory
+from gradscope.record.sizes.leaves import has_memory, samples
 from gradscope.record.sizes.sights import modules_of
 from gradscope.record.stand_ins import is_elsewhere, stand_in, without_us
 
 _MOST = 100_000  # tensors whose states are remembered
 _OFTEN = 2  # times that the same weights undo what was learnt: best ones may be gone back to once
-_SAMPLED = 8  # weights, and elements of each
+_SAMPLED = 8  # weights
 
 
 @dataclass(slots=True)
@@ -136,7 +136,7 @@ class Reloads:
         if account is None or not all(has_memory(one) for both in given for one in both):
             return
         # Not by their versions: what is written by `.data` has none.
-        own, weights = (_sample(one) for one in zip(*given, strict=True))
+        own, weights = (samples(one[:_SAMPLED]) for one in zip(*given, strict=True))
         known = self._again.get(site)
         if known is None or known.weights != weights or known.account is not account:
             both = self._last[0], self._named(module)
@@ -163,11 +163,6 @@ class Reloads:
 def _writes(state: Mapping[Any, Any]) -> int:
     tensors = (one for one in state.values() if isinstance(one, torch.Tensor))
     return sum(one._version for one in tensors if not one.is_inference())
-
-
-def _sample(weights: Sequence[torch.Tensor]) -> list[list[Any]]:
-    """A few elements of the first ones."""
-    return [one.detach().flatten()[:_SAMPLED].tolist() for one in weights[:_SAMPLED]]
 
 
 def _is_same(own: Any, given: Any) -> bool:

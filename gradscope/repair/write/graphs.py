@@ -21,7 +21,7 @@ from gradscope.repair.write.statements import (
 )
 from gradscope.rules.wording import proposals
 from gradscope.source import Source, definition
-from gradscope.source.arguments import argument, arguments_of, spelled
+from gradscope.source.arguments import argument, arguments_of, defaults_of, spelled
 from gradscope.source.hand_updates import Holder
 from gradscope.source.literals import constant, number
 from gradscope.source.spans import statement_at
@@ -229,10 +229,9 @@ def _none_given(function: ast.AST | None, call: ast.Call) -> list[str]:
     """The parameters of a function that are None, since a call gives it nothing for them."""
     if not isinstance(function, ast.FunctionDef):
         return []
-    given, known = arguments_of(function, call), function.args
-    plain = zip(reversed(known.args), reversed(known.defaults), strict=False)
-    pairs = (*plain, *zip(known.kwonlyargs, known.kw_defaults, strict=True))
-    none = [name.arg for name, value in pairs if getattr(value, "value", ...) is None]
+    given = {*arguments_of(function, call), *(one.arg for one in function.args.posonlyargs)}
+    known = defaults_of(function).items()
+    none = [name for name, value in known if getattr(value, "value", ...) is None]
     return [name for name in none if name not in given]
 
 

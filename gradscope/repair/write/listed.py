@@ -7,7 +7,7 @@ from gradscope.facts import Edit
 from gradscope.facts import requests as ask
 from gradscope.repair.write.culprit import Culprit, Ways
 from gradscope.repair.write.parameters import source_of
-from gradscope.repair.write.splice import before, keyword
+from gradscope.repair.write.splice import keyword
 from gradscope.source import expression
 from gradscope.source.repetitions import is_repeated
 from gradscope.source.tree import names_in, parts
@@ -51,9 +51,9 @@ def _multiplied(
         return (*imports[0], source.replaced(node, f"[{made[0]} {turns}]"))
     if not any(imports) and all(any(parts(one, ast.Call)) for one in elements):
         return (source.replaced(node, f"[one {turns} for one in ({', '.join(made)})]"),)
-    deepcopy, needed = _deepcopy(culprit)
+    copied, needed = _copy_of(culprit, "one")
     listed = ", ".join(map(source.of, elements))
-    text = f"[{deepcopy}(one) {turns} for one in ({listed})]"
+    text = f"[{copied} {turns} for one in ({listed})]"
     return (*needed, source.replaced(node, text))
 
 
@@ -61,25 +61,19 @@ def _each(culprit: Culprit, one: ast.expr) -> tuple[str, tuple[Edit, ...]]:
     """The text of one that is made in each turn; with what it needs."""
     if any(parts(one, ast.Call)):
         return culprit.source.of(one), ()
-    deepcopy, imports = _deepcopy(culprit)
-    return f"{deepcopy}({culprit.source.of(one)})", imports
+    return _copy_of(culprit, culprit.source.of(one))
 
 
 def _copied(culprit: Culprit, one: ast.expr) -> tuple[Edit, ...]:
-    deepcopy, imports = _deepcopy(culprit)
-    text = f"{deepcopy}({culprit.source.of(one)})"
+    text, imports = _copy_of(culprit, culprit.source.of(one))
     return (*imports, culprit.source.replaced(one, text))
 
 
-def _deepcopy(culprit: Culprit) -> tuple[str, tuple[Edit, ...]]:
-    """How the file can write it, with an import where it has none."""
+def _copy_of(culprit: Culprit, text: str) -> tuple[str, tuple[Edit, ...]]:
+    """`copy.deepcopy(x)` as the file can write it, with an import where it has none."""
     known = culprit.names.spell("copy.deepcopy")
-    if known is not None:
-        return known, ()
-    body = culprit.source.nodes.module.body
-    imports = (one for one in body if isinstance(one, ast.Import | ast.ImportFrom))
-    first = next((one for one in imports if getattr(one, "module", "") != "__future__"), None)
-    return "copy.deepcopy", before(culprit.source, first, "import copy")
+    imports = culprit.imported("copy") if known is None else ()
+    return f"{known or 'copy.deepcopy'}({text})", imports
 
 
 def slower(culprit: Culprit, request: ask.LowerMomentum) -> Ways:
