@@ -172,9 +172,7 @@ class _Inquiry:
         self.context.names.look(raised.frame)
         bare = [root for root in raised.roots if root.grad_fn is None and not root.requires_grad]
         held = self._frozen_as_a_whole()
-        has_learnt = any(
-            not held.isdisjoint(map(id, one.parameters)) for one in self._notes.updates
-        )
+        has_learnt = any(id(leaf) in held for one in self._notes.updates for leaf in one.parameters)
         cut = {"reason": NoGradient.FROZEN} if has_learnt else self._cut(bare, raised)
         switch = self._notes.switches.left_off(raised.frame)
         return refusals.WithoutGraph(
