@@ -180,7 +180,30 @@ class HastyStatistics:
     places: tuple[Location, ...] = ()
 
 
-ModuleUse = ModeKept | StaleStatistics | HastyStatistics
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """A call at `place` of a function `op` that drops values at random, also in eval mode: nothing
+    is given as its `argument`, the one at `position`, or the same in each mode. `flag` is the
+    expression there of whether the module is in train mode, empty where no module is at hand."""
+
+    op: str
+    argument: str
+    position: int
+    place: Location
+    flag: str
+
+
+@dataclass(frozen=True, slots=True)
+class KeptDropout:
+    """A model that is trained, and that drops values also in eval mode. `last` is the last step
+    that showed it."""
+
+    model: str
+    drops: tuple[Drop, ...]
+    last: int
+
+
+ModuleUse = ModeKept | StaleStatistics | HastyStatistics | KeptDropout
 
 
 @dataclass(frozen=True, slots=True)

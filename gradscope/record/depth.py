@@ -47,16 +47,19 @@ class Depth:
         """Now."""
         return self._mode.is_full
 
+    @property
+    def may_look(self) -> bool:
+        """Whether nothing of the program's is in the way. A profiler would count each op twice."""
+        return self.compiled.first is None and not is_profiling()
+
     def is_due(self, step: int, updates: int | None, sizes: Sizes) -> bool:
         """Whether to look at the coming step, the one after so many updates by optimizers (None:
-        without one), in full; `sizes` tell whether the program updates its parameters itself. A
-        profiler of the program's would count each op of such a step twice."""
+        without one), in full; `sizes` tell whether the program updates its parameters itself."""
         number = step if updates is None else updates
         if self.full_from is not None and step >= self.full_from:
             return True
         is_early = step < _BY_HAND and sizes.updates.are_by_hand
-        is_wanted = (is_early or is_chosen(number)) and self.compiled.first is None
-        return is_wanted and not is_profiling()
+        return (is_early or is_chosen(number)) and self.may_look
 
     def calm(self, step: int, updates: int | None) -> tuple[float, float]:
         """How many passes, and updates, may come until one is due."""

@@ -63,6 +63,7 @@ class EveryOp:
         self.watching = Watching(context, self.symptoms, self.depth, sizes)
         sizes.inspection.asked = lambda: self.depth.full_from
         sizes.usages.on_bad_unscaled = self.bad_unscaled
+        sizes.modes.on_evaluation = self.watching.begin_evaluation
         self.settings: list[Setting] = []
         self._device = torch.device("cpu")  # of the last loss
         self._modules: list[Mapping[str, Any]] = []  # the variables of those that asked last

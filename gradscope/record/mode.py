@@ -95,6 +95,7 @@ class RecordingMode(Dispatch):
 
         if info.draws:
             context.shielded(info.name, self.redraws.note, info, args, kwargs, sys._getframe(1))
+            context.shielded(info.name, self.sizes.modes.dropouts.note, sys._getframe(1))
         if info.refuses and any(map(runs_later, args)):
             noted_before = info, args, kwargs, sys._getframe(1)
             context.shielded(info.name, self.raised.note_before, *noted_before)

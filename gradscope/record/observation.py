@@ -86,7 +86,7 @@ class Observation:
         self.coasting = Coasting(context, self.limit, self.sizes, self._look_at_gradients, on_pass)
         if each_op:
             self.ops = EveryOp(context, self.sizes, self._confirmed, full_from, hazards=hazards)
-            self.ops.watching.alone = alone
+            self.ops.watching.alone, self.ops.watching.stop_coasting = alone, self.coasting.end
             self.dispatch = self.ops.mode
             context.halt_again = self._halt_again
 

@@ -17,8 +17,11 @@ from gradscope.record.optimizers import Work, parameters_of
 from gradscope.record.passes import BackwardPass
 from gradscope.record.schedule import between_looks
 from gradscope.record.sizes.gradients import Sizes
+from gradscope.record.tracing import unobserved
 
 _HARMLESS = 3  # steps with something bad in them that led to nothing
+_EVALUATIONS = 2  # that are looked at in full
+_RUNS = 2  # of a model, in each
 _LONGEST = 8  # passes of one update in full: of many, as LBFGS asks for, the later ones are alike
 
 
@@ -43,6 +46,8 @@ class Watching:
         self._updated = 0  # the step that began with the last update
         self._updated_within = False  # a hook of the program's has updated in this backward pass
         self.reached: list[torch.Tensor] = []  # leaves of the last graph
+        self.stop_coasting: Callable[[], None] = lambda: None
+        self._evaluations = self._runs = 0  # that were looked at; of a model in the last of these
 
     # Between two steps
 
@@ -66,6 +71,7 @@ class Watching:
         """What a program does between an update and the next backward, as evaluating itself, is
         seen with the step before; where the loss it then has is bad, so is the rest of that step.
         Without an optimizer an update by hand may follow a backward."""
+        self.context.on_run = lambda: None
         if not self.depth.is_full:
             return
         if one.loss is not None and one.loss - one.loss != 0.0:
@@ -81,6 +87,26 @@ class Watching:
             self._choose(None, may_watch=True)
         elif updates is not None or not adds_up:
             self._choose(updates, may_watch=True)
+
+    def begin_evaluation(self) -> None:
+        """A model was set to eval mode between two steps: how it then runs no step shows. So it is
+        looked at in full, at the first evaluations, and the first runs in each."""
+        context = self.context
+        idle = self.depth.is_full or context.is_blind or not context.is_between
+        if idle or self._evaluations >= _EVALUATIONS or not self.depth.may_look:
+            return
+        self._evaluations, self._runs = self._evaluations + 1, 0
+        with unobserved():
+            self.stop_coasting()
+            self._look_at_what_is_left()
+            self.depth.look_in_full(context.step)
+        context.on_run = self._note_run
+
+    def _note_run(self) -> None:
+        self._runs += 1
+        if self._runs > _RUNS:
+            self.context.on_run = lambda: None
+            self.depth.watch()
 
     def _has_optimizer(self) -> bool:
         """One that was made before anybody looked, and has not stepped yet."""

@@ -5,7 +5,14 @@ from gradscope.facts.magnitudes import Clearing, NoGradient, Summed, Update
 from gradscope.facts.numbers import text_of
 from gradscope.facts.places import Location
 from gradscope.facts.requests.request import Request
-from gradscope.facts.usage import HastyStatistics, ModeKept, Schedule, StaleStatistics, Usage
+from gradscope.facts.usage import (
+    HastyStatistics,
+    KeptDropout,
+    ModeKept,
+    Schedule,
+    StaleStatistics,
+    Usage,
+)
 
 
 class LowerRate(Request):
@@ -225,6 +232,12 @@ class LowerMomentum(Request):
     """Let the running statistics of BatchNorm keep what they take of the last batch now."""
 
     hasty: HastyStatistics
+
+
+class DropInTraining(Request):
+    """Drop values in train mode alone."""
+
+    kept: KeptDropout
 
 
 class SetFlag(Request):

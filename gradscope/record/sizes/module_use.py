@@ -3,7 +3,7 @@ the right mode, and whether anybody calls a method `backward` of their own, as a
 
 import ast
 import sys
-from collections.abc import Collection, Iterable, Mapping, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Set
 from contextlib import ExitStack
 from types import FrameType, FunctionType
 from typing import Any
@@ -21,6 +21,7 @@ from gradscope.record.held import outermost
 from gradscope.record.journal import Note
 from gradscope.record.names import Names
 from gradscope.record.sites import USER, Site, kind_of, note_site, resolve
+from gradscope.record.sizes.dropouts import Dropouts
 from gradscope.record.sizes.followers import Followers, is_touched, keeps_statistics
 from gradscope.record.sizes.hasty import Hasty
 from gradscope.record.stand_ins import is_elsewhere, stand_in, without_us
@@ -78,6 +79,8 @@ class TrainingModes:
         self._in_eval: set[int] = set()  # the parts that run so, with gradients, by id
         self.followers = Followers()
         self._hasty = Hasty()
+        self.dropouts = Dropouts(context)
+        self.on_evaluation: Callable[[], None] = lambda: None  # told before one begins
 
     def install(self, stack: ExitStack, thread: int) -> None:
         train: Any = nn.Module.train
@@ -85,12 +88,14 @@ class TrainingModes:
         def set_mode(one: Any, *args: Any, **kwargs: Any) -> Any:
             if is_elsewhere(thread) or self._setting:
                 return train(one, *args, **kwargs)
-            self._setting = True
+            self._setting, before = True, one.training
             try:
                 return train(one, *args, **kwargs)
             finally:
                 self._setting = False
                 self._set[one] = note_site(sys._getframe(1))[0], self._context.step
+                if before and not one.training and self._context.step:
+                    self._context.shielded("eval mode", self.on_evaluation)
 
         stand_in(stack, nn.Module, "train", set_mode)
         self._hasty.install(stack, thread)
@@ -142,8 +147,7 @@ class TrainingModes:
             if key not in self._models:
                 self._models[key] = _Model(module)
             model = self._models[key]
-            if model.parts:
-                model.note_pass(self._context.step, self._in_eval)
+            model.note_pass(self._context.step, self._in_eval)
             if model.evals:
                 model.set_at = self._set.get(module, ((), 0))[0]
         self._in_eval.clear()
@@ -161,6 +165,10 @@ class TrainingModes:
         running = self._context.names.running.values()
         found: list[ModuleUse] = [*self.followers.facts(trained, running, names)]
         found += self._hasty.facts(running, names)
+        models = [one.module for one in self._models.values() if one.trains]
+        found += self.dropouts.facts(
+            (one for one in models if any(id(held) in trained for held in one.parameters())), names
+        )
         for key, model in self._models.items():
             kinds = tuple(sorted({type(one).__name__ for one in model.parts}))
             passes = model.trains + model.evals

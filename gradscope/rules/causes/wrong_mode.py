@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from gradscope.facts import (
     Finding,
     HastyStatistics,
+    KeptDropout,
     ModeKept,
     Phase,
     Root,
@@ -28,7 +29,8 @@ class WrongMode(Rule):
     Finds a model with BatchNorm or Dropout that is trained in eval mode, or that runs without
     gradients in train mode, now and then, as an evaluation does. Or a copy of a model that follows
     its weights, and is evaluated with the statistics that its BatchNorm was copied with. Or one
-    that is evaluated with those of the last batch, since its momentum is above 0.5.
+    that is evaluated with those of the last batch, since its momentum is above 0.5. Or one that
+    calls `F.dropout` in eval mode, and does not tell it so.
 
     ## Why is this bad?
     In eval mode BatchNorm normalises by statistics that no longer follow the data, and Dropout does
@@ -70,8 +72,10 @@ class WrongMode(Rule):
                 yield self._about(kept, trace.steps)
             elif isinstance(kept, StaleStatistics):
                 yield self._about_stale(kept)
-            else:
+            elif isinstance(kept, HastyStatistics):
                 yield self._about_hasty(kept)
+            else:
+                yield self._about_dropout(kept)
 
     def _about(self, kept: ModeKept, steps: Sequence[Step]) -> Finding:
         parts, times = phrases.listed(kept.parts), plural(kept.times, "time")
@@ -148,6 +152,27 @@ class WrongMode(Rule):
             related=places(*(("use", one, "here too") for one in others)),
             evidence=measurements.fields_of(hasty, "momentum", "norms", "runs"),
             fixes=(ask.LowerMomentum(hasty),),
+        )
+
+    def _about_dropout(self, kept: KeptDropout) -> Finding:
+        drop, *others = kept.drops
+        is_left_out = drop.argument == "training"
+        told = "left out" if is_left_out else "the same in each mode"
+        return self.found(
+            f"`{drop.op}` drops values while `{kept.model}` is in eval mode",
+            f"`eval()` sets a flag of modules, which a function does not know: it goes by its"
+            f" argument `{drop.argument}`, which is {told}"
+            + (", and True then." if is_left_out else ".")
+            + " The model is evaluated with noise, and with part of its values left out.",
+            severity=Severity.WARNING,
+            phase=Phase.FORWARD,
+            step=kept.last,
+            op=drop.op,
+            location=drop.place,
+            label="drops in eval mode too",
+            related=places(*(("use", one.place, "here too") for one in others)),
+            evidence={"places": len(kept.drops)},
+            fixes=(ask.DropInTraining(kept),),
         )
 
 

@@ -351,6 +351,9 @@ _WORDS: Mapping[type[ask.Request], _Words] = {
         "give it 1 - momentum: torch weighs the last batch by it",
         "nn.BatchNorm2d(n, momentum=0.01)",
     ),
+    ask.DropInTraining: _graph(
+        "drop values in train mode alone", "F.dropout(x, p, training=self.training)"
+    ),
     ask.LogTarget: ("stable-op", "tell the loss that its target is a logarithm", "log_target=True"),
     ask.KeepAsList: _graph("keep the parameters in a list", "list(model.parameters())"),
     ask.SetFlag: _graph("set `requires_grad` of the parameters themselves"),
