@@ -245,10 +245,21 @@ ACTOR = program(
     before=CRITIC,
 )
 JOINT = ACTOR.replace("    opt.zero_grad()", "    trained.zero_grad()\n    opt.zero_grad()")
+FROZEN = ACTOR.replace(
+    "    q = torch.dist",
+    """    critic(torch.cat([x, y], -1)).square().mean().backward()
+    trained.step()
+    trained.zero_grad()
+    critic.requires_grad_(False)
+    q = torch.dist""",
+)
+FROZEN = f"{FROZEN}    critic.requires_grad_(True)\n"
 # A critic whose own loss reads the action is trained by the pass; one that only weighs is a number.
 LIKELY = {
     "a critic that is trained along": f"{JOINT}    trained.step()\n",
     "a critic that weighs": ACTOR.replace("0.2 * likely - ", "-likely * "),
+    "a frozen critic that weighs": FROZEN.replace("0.2 * likely - ", "-likely * "),
+    "a frozen critic of an action with its graph": FROZEN.replace("q.sample()", "q.rsample()"),
     "a critic of an action with its graph": ACTOR.replace("q.sample()", "q.rsample()"),
     "a critic of an action that is drawn before": ACTOR.replace(
         "q.sample()", "q.sample().detach()"
@@ -259,12 +270,22 @@ LIKELY = {
 }
 
 
-def test_a_sample_that_a_critic_is_given_is_told_though_its_likelihood_is_asked_for(here):
-    (found,) = diagnosed_text(ACTOR, here, verify=True).findings
+ACTORS = {
+    "a critic": ACTOR,
+    "one that is frozen meanwhile": FROZEN,
+    "one that is never trained": ACTOR.replace(
+        CRITIC, "critic = nn.Linear(6, 1).requires_grad_(False)\n"
+    ),
+}
+
+
+@pytest.mark.parametrize("text", ACTORS.values(), ids=ACTORS)
+def test_a_sample_that_a_critic_is_given_is_told_though_its_likelihood_is_asked_for(text, here):
+    (found,) = diagnosed_text(text, here, verify=True).findings
 
     assert (found.rule, found.evidence["reason"]) == ("GS403", "sampled")
     assert found.fixes[0].verified is True
-    assert patched(found.fixes[0].patch, here) == ACTOR.replace("q.sample()", "q.rsample()")
+    assert patched(found.fixes[0].patch, here) == text.replace("q.sample()", "q.rsample()")
 
 
 @pytest.mark.parametrize("case", LIKELY)
@@ -368,3 +389,26 @@ def test_a_term_that_counts_what_a_comparison_finds_is_told():
 def test_a_comparison_that_does_not_make_a_term_is_not_told(case):
     made, loss = COMPARED[case]
     assert findings(program("out = net(x)", made, f"loss = {loss}")) == []
+
+
+EARLY = CHOSEN.replace(
+    """    near = F.mse_loss(q, z.detach()) + 0.25 * F.mse_loss(z, q.detach())
+    q = (z + (q - z)).detach()
+""",
+    """    q = z + (q - z).detach()
+    near = F.mse_loss(q, z.detach())
+    near = near + 0.25 * F.mse_loss(z, q.detach())
+""",
+)
+
+
+def test_a_value_is_cut_off_once_the_loss_has_read_it_that_trains_by_it(here):
+    found, *_ = diagnosed_text(EARLY, here, verify=True).findings
+    text = patched(found.fixes[0].patch, here)
+
+    assert (found.rule, found.evidence["reason"], found.fixes[0].verified) == (
+        "GS403",
+        "detach",
+        True,
+    )
+    assert text.index("near = F.mse_loss(q, z.detach())") < text.index("q = z + (q - z).detach()")

@@ -21,7 +21,7 @@ from gradscope.programs.board import NAP, REPLY, Board
 STUCK = 3.0  # seconds at least without the end of a step, after which a rank may hang
 SLOWER = 10.0  # and times its longest step
 
-_TROUBLED_GRACE = 0.5  # seconds at least that a rank has to see the same trouble by itself
+_TROUBLED_GRACE = 2.0  # seconds at least that a rank has to see the same trouble by itself
 _REPEATED_GRACE = 5.0  # and to come to the end of a repeated run, where another one has
 _FAREWELL = 5.0  # seconds for all to end together
 # Whose story is told, first: among equals one with bad values, then that of the earliest step.

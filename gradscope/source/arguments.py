@@ -22,6 +22,7 @@ ARGUMENTS: Mapping[str, tuple[str, ...]] = {
     "clamp": ("self", "min", "max"),
     "cosine_similarity": ("x1", "x2", "dim", "eps"),
     "cross_entropy": ("self", "target", "weight"),
+    "cumprod": ("self", "dim"),
     "fill": ("self", "value"),
     "full_like": ("self", "fill_value"),
     "kl_div": ("self", "target"),

@@ -173,7 +173,9 @@ class _Inquiry:
         bare = [root for root in raised.roots if root.grad_fn is None and not root.requires_grad]
         held = self._frozen_as_a_whole()
         has_learnt = any(id(leaf) in held for one in self._notes.updates for leaf in one.parameters)
-        cut = {"reason": NoGradient.FROZEN} if has_learnt else self._cut(bare, raised)
+        cut = self._cut(bare, raised)
+        has_learnt = has_learnt and cut["reason"] is not NoGradient.CHECKPOINT
+        cut = {"reason": NoGradient.FROZEN} if has_learnt else cut
         switch = self._notes.switches.left_off(raised.frame)
         return refusals.WithoutGraph(
             **raised.at,

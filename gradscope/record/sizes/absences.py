@@ -20,6 +20,7 @@ from gradscope.record.sites import Site, place_of
 from gradscope.record.sizes.built import Built
 from gradscope.record.sizes.crossings import Crossings
 from gradscope.record.sizes.flow import Flow
+from gradscope.record.sizes.graphless import Constant
 from gradscope.record.sizes.leaves import MISSED, Leaves
 from gradscope.record.sizes.reasons import explained, stepped, straightened, why_missing, why_zero
 from gradscope.record.sizes.reduction import sums_in
@@ -75,9 +76,10 @@ class Absences:
             is_told = is_drawn or reason in _BESIDE if one.sum is None else one.sum in sums
             if not is_told:
                 continue
-            through = one.through if one.likely else 0
-            others = (key for key, leaf in held.items() if flow.bit_of(leaf) & through)
-            by = tuple(map(self._name, others))
+            by = tuple(map(self._name, _read_with(one, flow, held))) if one.likely else ()
+            # A sample whose likelihood was asked for needs no other gradient.
+            if one.likely and not by:
+                continue
             absence = Absence("", False, reason, False, step, call, location=location, through=by)
             for leaf in (*held.values(), *trained.values()):
                 is_learning = reason in _HANDED_OUT or norms.get(id(leaf))
@@ -317,6 +319,13 @@ class Absences:
 def _located(absence: Absence, found: Found) -> Absence:
     place = found.sites[0][0] if found.sites else None
     return replace(absence, location=place, made=found.made, replaced_by=found.sites)
+
+
+def _read_with(one: Constant, flow: Flow, held: Mapping[int, torch.Tensor]) -> Iterator[int]:
+    """The parameters of others, by id, that have computed with a sample, frozen ones included."""
+    for key, leaf in held.items():
+        if key in one.frozen or flow.bit_of(leaf) & one.through:
+            yield key
 
 
 def _stands_still(leaf: Leaf) -> bool:

@@ -105,7 +105,8 @@ class Flow:
                 self._let_be(out)
             others = [self.of(one) for one in flatten(args)]
             is_apart = not (torch.is_grad_enabled() and self._weights.isdisjoint(read))
-            cuts &= ~self._constants.intended(info, out, cuts, read, others, is_apart=is_apart)
+            used = info, flatten(args), out, cuts, read, others
+            cuts &= ~self._constants.intended(*used, is_apart=is_apart)
         if live:
             self._trail.append((live, (site or note_site(sys._getframe(2)))[0]))
             self._readouts.note(out, live)

@@ -13,6 +13,7 @@ import torch
 
 from gradscope.facts import NoGradient
 from gradscope.ops.traits import Trait, has
+from gradscope.record.events.provenance import storage_key
 from gradscope.record.graph import node_name
 from gradscope.record.oprun import flatten
 from gradscope.record.schema import OpInfo
@@ -32,7 +33,8 @@ class Constant(NamedTuple):
     it does a sample: it depends on the leaves `lost`. `asked` are the memories of the parameters
     that a gradient is by, or of what was made of them. `likely`: it was asked how likely a sample
     is, which trains what it was drawn from. `through` are the leaves of others that have computed
-    with it. `sum`: the number of the node that adds it to others as a term."""
+    with it, `frozen` the parameters, by id, that did so without a gradient, and `beyond` the
+    memories of what these made. `sum`: the number of the node that adds it to others as a term."""
 
     cut: Cut
     lost: int
@@ -40,6 +42,8 @@ class Constant(NamedTuple):
     drawn: int | None = None  # the memory of a sample
     likely: bool = False
     through: int = 0
+    frozen: frozenset[int] = frozenset()
+    beyond: frozenset[int | None] = frozenset()
     sum: int | None = None
 
 
@@ -60,14 +64,12 @@ class Constants:
         self._found[bit] = one
 
     def found_in(self, bits: int) -> Iterator[Constant]:
-        """A sample whose likelihood was asked for needs no other gradient, unless others have
-        computed with it."""
-        found = (one for bit, one in self._found.items() if bits & bit)
-        return (one for one in found if one.through or not one.likely)
+        return (one for bit, one in self._found.items() if bits & bit)
 
     def intended(
         self,
         info: OpInfo,
+        args: Sequence[torch.Tensor],
         out: Any,
         cuts: int,
         read: set[int],
@@ -83,6 +85,7 @@ class Constants:
         found = 0
         is_beyond = info.name == "detach" or has(info.name, Trait.STEPS)
         is_beyond |= all(map(is_whole, flatten(out)))
+        frozen = frozenset(map(id, filter(_is_frozen, map(_base, args))))
         multiplies = has(info.name, Trait.MULTIPLIES | Trait.DIVIDES)
         for bit, one in list(self._found.items()):
             if one.cut.reason is NoGradient.STRAIGHT_THROUGH:
@@ -92,9 +95,14 @@ class Constants:
                 through = one.through
                 for live, _ in others:
                     through |= live & ~one.lost
-                self._found[bit] = one = one._replace(through=through)
+                one = one._replace(through=through)
+                if frozen or not one.beyond.isdisjoint(read):
+                    made = map(storage_key, flatten(out))
+                    one = one._replace(frozen=one.frozen | frozen, beyond=one.beyond.union(made))
+                self._found[bit] = one
             # A term is added to others; a likelihood compares the sample itself, row by row.
-            by_row = getattr(out, "ndim", 0) > 1 and not any(live & ~one.lost for live in given)
+            is_others = any(live & ~one.lost for live in given) or not one.beyond.isdisjoint(read)
+            by_row = getattr(out, "ndim", 0) > 1 and not is_others
             reads = multiplies or (one.drawn is not None and (one.drawn in read or by_row))
             is_beside = reads and any(live & one.lost and not had & bit for live, had in others)
             if is_beside and cuts & bit and one.drawn is not None:
@@ -147,6 +155,15 @@ class Terms:
                     yield read[-1], read[-1].lost
             elif is_term(term) and not term.requires_grad:
                 yield from _lost_before(cuts_before(term))
+
+
+def _base(one: torch.Tensor) -> torch.Tensor:
+    """What it is a view of."""
+    return one if one._base is None else one._base
+
+
+def _is_frozen(one: torch.Tensor) -> bool:
+    return isinstance(one, torch.nn.Parameter) and not one.requires_grad
 
 
 def is_term(one: Any) -> bool:

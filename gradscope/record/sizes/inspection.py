@@ -35,14 +35,15 @@ class Inspected:
 
 
 _MOST_GROWN = 16  # graphs looked at because they had grown
+_AFTER = 16  # steps: so many are watched at most before somebody looks (see `between_looks`)
 _GROWN = 1.5  # times the largest graph so far
 _sequence_nr = torch._C._autograd._get_sequence_nr
 
 
 class Inspection:
     """Watches the forward and hooks the backward of the first steps, then of ever fewer, and the
-    backward of those whose graph has grown. `asked` tells of one more step, that somebody asks for,
-    or None."""
+    backward of those whose graph has grown. `asked` tells of one more step, that somebody asks for
+    with those right after it, or None."""
 
     def __init__(self, context: RunContext) -> None:
         self.asked: Callable[[], int | None] = lambda: None
@@ -69,7 +70,9 @@ class Inspection:
 
     def watch_forward(self, passes: int, *, wanted: bool = False) -> None:
         """Watch the coming forward, after so many passes, if it is to be inspected."""
-        is_due = wanted or is_chosen(passes) or passes == self.asked()
+        asked = self.asked()
+        is_asked = bool(asked) and 0 <= passes - (asked or 0) <= _AFTER  # not of all steps
+        is_due = wanted or is_chosen(passes) or is_asked
         if self.flow is not None or not is_due or is_profiling():
             return
         self.flow = Flow(self._context, self._early)

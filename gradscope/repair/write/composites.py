@@ -9,7 +9,7 @@ from gradscope.facts import requests as ask
 from gradscope.repair.write import logs
 from gradscope.repair.write.forms import fit, in_form, ops_of
 from gradscope.repair.write.reading import Reading, atom, factor
-from gradscope.repair.write.spelling import LONGEST_TWICE
+from gradscope.repair.write.spelling import LONGEST_TWICE, can_repeat
 from gradscope.source.arguments import canonical, spelled
 
 _TERMS = 3  # sums, and their attribute or sign, between a logarithm and its factor
@@ -176,6 +176,17 @@ def _x_log_x(read: Reading, node: ast.expr) -> str | None:
     return None
 
 
+def _product_before(read: Reading, node: ast.expr) -> str | None:
+    """cumprod(x) / x, the product of all factors before each, also where one of them is 0."""
+    parts = fit(read, "cumprod(x, dim=d) / x", node)
+    along = _SLICES.get(read.text(parts["d"])) if parts is not None else None
+    if parts is None or along is None or not can_repeat(read.culprit, parts["x"]):
+        return None
+    x, d = atom(read.text(parts["x"])), read.text(parts["d"])
+    first, others = (f"{x}[{along}{part}]" for part in (":1", ":-1"))
+    return f"torch.cat([torch.ones_like({first}), {others}], {d}).cumprod({d})"
+
+
 def _form(write: Callable[[Reading, ast.expr], str | None], ends: str, made_of: str = "") -> Form:
     return Form(write, frozenset(ends.split()), frozenset(f"{ends} {made_of}".split()))
 
@@ -184,6 +195,9 @@ def _by_example(example: str, form: str) -> Form:
     ops = ops_of(example)
     return Form(lambda read, node: in_form(read, {example: form}, node), {*ops[:2]}, {*ops})
 
+
+# All but the last, and the first, along a dimension.
+_SLICES = {"-1": "..., ", "0": "", "1": ":, ", "2": ":, :, "}
 
 # The chance of what came out: labels of 0 and 1 say which of the two.
 _CHOSEN = _by_example(
@@ -227,6 +241,7 @@ FORMS: tuple[Form, ...] = (
     # Each without its factor exp(|z|), which the quotient has not.
     _by_example("i1(z) / i0(z)", "torch.special.i1e({z}) / torch.special.i0e({z})"),
     _by_example("i0(z) / i1(z)", "torch.special.i0e({z}) / torch.special.i1e({z})"),
+    _form(_product_before, "div", "cumprod"),
     Form(_quotient, frozenset({"div"}), logs.OPS),
     _form(_power_of_product, "pow sqrt", "prod"),
     # Whose slope at 0 is infinite; that of PyTorch's norm, and of `abs`, is 0.

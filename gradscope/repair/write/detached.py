@@ -8,7 +8,7 @@ from gradscope.facts import requests as ask
 from gradscope.repair.write.anew import whole_parameter
 from gradscope.repair.write.arrays import in_torch, kept
 from gradscope.repair.write.culprit import Candidate, Culprit
-from gradscope.repair.write.cycles import loops_around
+from gradscope.repair.write.cycles import loops_around, moved
 from gradscope.repair.write.initial import PARAMETERS, away_from_zero, smoothed
 from gradscope.repair.write.once import computed_once
 from gradscope.repair.write.parameters import made_later
@@ -51,6 +51,21 @@ def _attached(culprit: Culprit) -> Iterator[Candidate]:
         call = culprit.source.parents.get(around)  # which hides that the graph is gone, or goes on
         node = call if isinstance(call, ast.Call) else node
     yield culprit.written(title, node, culprit.source.of(inner))
+
+
+def _cut_later(culprit: Culprit) -> Iterator[Candidate]:
+    """`x = z + (x - z).detach()` below a statement that reads the `x` before it."""
+    source, cut = culprit.source, culprit.statement
+    match cut:
+        case ast.Assign(targets=[ast.Name(name)]) if name in names_in(cut.value):
+            block = block_of(source, cut)
+        case _:
+            return
+    later = [one for one in block[block.index(cut) + 1 :] if name in names_in(one)]
+    for reader in later[:-1]:
+        if edits := moved(source, cut, reader):
+            title = f"cut `{name}` off once line {reader.lineno} has read it"
+            yield Candidate(title, edits)
 
 
 def _straight_through(culprit: Culprit) -> Iterator[Candidate]:
@@ -351,7 +366,7 @@ def _second_constant(culprit: Culprit) -> Iterator[Candidate]:
 
 # By what ends the gradient.
 _WAYS: Mapping[NoGradient, tuple[Callable[[Culprit], Iterator[Candidate]], ...]] = {
-    NoGradient.DETACH: (in_torch, _attached),
+    NoGradient.DETACH: (_cut_later, in_torch, _attached),
     NoGradient.ZERO_OP: (_straight_through,),
     NoGradient.STRAIGHT_THROUGH: (_past_the_choice,),
     NoGradient.SAMPLED: (_reparametrised, _straight_through),
