@@ -203,7 +203,33 @@ class KeptDropout:
     last: int
 
 
-ModuleUse = ModeKept | StaleStatistics | HastyStatistics | KeptDropout
+@dataclass(frozen=True, slots=True)
+class BackToTrain:
+    """A call of `train()` at `place`, which `paths` lead from its module to the parts that it sets
+    back to train mode; none where a library has called it. `always`: these were frozen at each of
+    its calls. `layers`: their classes, where they are all of these classes that are frozen."""
+
+    place: Location | None
+    paths: tuple[str, ...]
+    always: bool
+    layers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class EvalUndone:
+    """Frozen `parts` of a model, which the program has set to eval mode at `set_at`, and which each
+    of `calls` has set back. They have run in train mode in `passes` passes, of which `last` is the
+    last one. `kinds` are the classes in them that make a difference."""
+
+    parts: tuple[str, ...]
+    kinds: tuple[str, ...]
+    passes: int
+    last: int
+    set_at: tuple[Location, ...]
+    calls: tuple[BackToTrain, ...]
+
+
+ModuleUse = ModeKept | StaleStatistics | HastyStatistics | KeptDropout | EvalUndone
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from gradscope.facts.numbers import text_of
 from gradscope.facts.places import Location
 from gradscope.facts.requests.request import Request
 from gradscope.facts.usage import (
+    EvalUndone,
     HastyStatistics,
     KeptDropout,
     ModeKept,
@@ -238,6 +239,12 @@ class DropInTraining(Request):
     """Drop values in train mode alone."""
 
     kept: KeptDropout
+
+
+class SetEvalAgain(Request):
+    """Set frozen parts to eval mode again where they were set back."""
+
+    undone: EvalUndone
 
 
 class SetFlag(Request):

@@ -24,6 +24,7 @@ from gradscope.record.sites import USER, Site, kind_of, note_site, resolve
 from gradscope.record.sizes.dropouts import Dropouts
 from gradscope.record.sizes.followers import Followers, is_touched, keeps_statistics
 from gradscope.record.sizes.hasty import Hasty
+from gradscope.record.sizes.undone_eval import UndoneEval
 from gradscope.record.stand_ins import is_elsewhere, stand_in, without_us
 from gradscope.record.tracing import unobserved
 from gradscope.source.arguments import spelled
@@ -80,6 +81,7 @@ class TrainingModes:
         self.followers = Followers()
         self._hasty = Hasty()
         self.dropouts = Dropouts(context)
+        self._undone = UndoneEval()
         self.on_evaluation: Callable[[], None] = lambda: None  # told before one begins
 
     def install(self, stack: ExitStack, thread: int) -> None:
@@ -93,7 +95,9 @@ class TrainingModes:
                 return train(one, *args, **kwargs)
             finally:
                 self._setting = False
-                self._set[one] = note_site(sys._getframe(1))[0], self._context.step
+                self._set[one] = site, step = note_site(sys._getframe(1))[0], self._context.step
+                told = one, sys._getframe(1), site, step
+                self._context.shielded("a mode", self._undone.note_set, *told)
                 if before and not one.training and self._context.step:
                     self._context.shielded("eval mode", self.on_evaluation)
 
@@ -110,6 +114,7 @@ class TrainingModes:
                 return original(one, *args, **kwargs)
             if kind is _BatchNorm:
                 self._hasty.note_run(one, self._context.step)
+            self._undone.note_run(one, self._context.step)
             if torch.is_grad_enabled():
                 if one not in self._met:
                     self._met.add(one)
@@ -165,6 +170,7 @@ class TrainingModes:
         running = self._context.names.running.values()
         found: list[ModuleUse] = [*self.followers.facts(trained, running, names)]
         found += self._hasty.facts(running, names)
+        found += self._undone.facts(trained, names)
         models = [one.module for one in self._models.values() if one.trains]
         found += self.dropouts.facts(
             (one for one in models if any(id(held) in trained for held in one.parameters())), names

@@ -2,7 +2,7 @@
 
 import weakref
 from collections.abc import Iterator, Sequence
-from itertools import islice
+from itertools import islice, pairwise
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
@@ -10,6 +10,7 @@ import torch
 
 from gradscope.facts import Holder, Location, Scope
 from gradscope.record.held import reached_from, scopes_in
+from gradscope.record.names import path_of
 from gradscope.record.sites import Site, place_of, user_frames
 from gradscope.record.sizes.leaves import Leaves
 from gradscope.record.written import doubled_at
@@ -63,9 +64,23 @@ def _inside(
 ) -> Iterator[tuple[str, torch.nn.Module]]:
     yield name, module
     for key, child in module.named_children() if depth else ():
-        text = f"{name}.{key}" if key.isidentifier() else f"{name}[{key}]"
-        if key.isidentifier() or isinstance(module, torch.nn.Sequential | torch.nn.ModuleList):
-            yield from _inside(text, child, depth - 1)
+        if link := _link(module, key):
+            yield from _inside(name + link, child, depth - 1)
+
+
+def _link(module: torch.nn.Module, key: str) -> str:
+    """What leads from a module to the one in it; empty where that has no text of its own."""
+    if key.isidentifier():
+        return f".{key}"
+    return f"[{key}]" if isinstance(module, torch.nn.Sequential | torch.nn.ModuleList) else ""
+
+
+def spelled_inside(holder: torch.nn.Module, module: torch.nn.Module) -> str | None:
+    """`.layers[0].norm`: what leads from a module to one that is somewhere in it."""
+    prefix = next((key for key, one in holder.named_modules() if one is module), "")
+    path = path_of(holder, "", prefix)
+    links = [_link(above, key) for (_, above), (key, _) in pairwise(path)]
+    return "".join(links) if links and all(links) else None
 
 
 def scopes_of(sights: Sequence[Sight], held: set[int], leaves: Leaves) -> Iterator[Scope]:

@@ -4,6 +4,7 @@ of another time or of the last batch alone."""
 from collections.abc import Iterator, Sequence
 
 from gradscope.facts import (
+    EvalUndone,
     Finding,
     HastyStatistics,
     KeptDropout,
@@ -22,6 +23,8 @@ from gradscope.rules.reading import measurements
 from gradscope.rules.rule import Rule, places
 from gradscope.rules.wording import phrases
 
+_MOST_PLACES = 3
+
 
 class WrongMode(Rule):
     """
@@ -30,7 +33,8 @@ class WrongMode(Rule):
     gradients in train mode, now and then, as an evaluation does. Or a copy of a model that follows
     its weights, and is evaluated with the statistics that its BatchNorm was copied with. Or one
     that is evaluated with those of the last batch, since its momentum is above 0.5. Or one that
-    calls `F.dropout` in eval mode, and does not tell it so.
+    calls `F.dropout` in eval mode, and does not tell it so. Or a frozen part, set to eval mode,
+    that `train()` of the whole model sets back.
 
     ## Why is this bad?
     In eval mode BatchNorm normalises by statistics that no longer follow the data, and Dropout does
@@ -38,7 +42,8 @@ class WrongMode(Rule):
     random, and moves the statistics of BatchNorm by data that the model is not trained on.
     `parameters()` leaves these statistics out, which are buffers: weights that follow another model
     without them are evaluated with a mean and a variance that belong to other weights. Torch gives
-    the last batch the weight `momentum`, where others give it 1 - momentum.
+    the last batch the weight `momentum`, where others give it 1 - momentum. `train()` is of all
+    that is in a module, frozen or not.
 
     ## Example
     ```python
@@ -58,8 +63,8 @@ class WrongMode(Rule):
     ## Fix safety
     Unsafe: what is trained and evaluated changes. A note where it may be on purpose, as statistics
     of other data that are frozen for small batches, and samples that are drawn with Dropout; a
-    warning where training began in train mode, and goes on in eval mode, and where BatchNorm never
-    took any statistics.
+    warning where training began in train mode, and goes on in eval mode, where BatchNorm never took
+    any statistics, and where what is frozen had an `eval()` of its own.
     """
 
     code = "GS410"
@@ -74,8 +79,10 @@ class WrongMode(Rule):
                 yield self._about_stale(kept)
             elif isinstance(kept, HastyStatistics):
                 yield self._about_hasty(kept)
-            else:
+            elif isinstance(kept, KeptDropout):
                 yield self._about_dropout(kept)
+            else:
+                yield self._about_undone(kept)
 
     def _about(self, kept: ModeKept, steps: Sequence[Step]) -> Finding:
         parts, times = phrases.listed(kept.parts), plural(kept.times, "time")
@@ -173,6 +180,29 @@ class WrongMode(Rule):
             related=places(*(("use", one.place, "here too") for one in others)),
             evidence={"places": len(kept.drops)},
             fixes=(ask.DropInTraining(kept),),
+        )
+
+    def _about_undone(self, undone: EvalUndone) -> Finding:
+        first, *others = undone.calls
+        return self.found(
+            "`train()` sets back to train mode what is frozen, and was set to eval mode:"
+            f" {phrases.listed(undone.parts)}",
+            "It sets the mode of all that is in a module."
+            f" {phrases.listed(undone.kinds)} in there ran in train mode in {undone.passes} passes:"
+            " BatchNorm then normalises by the batch, and moves statistics that belong to weights"
+            " which stay; Dropout drops values.",
+            severity=Severity.WARNING,
+            phase=Phase.FORWARD,
+            step=undone.last,
+            op=undone.parts[0],
+            location=first.place,
+            label="sets train mode",
+            related=(
+                *places(*(("call", one, "sets eval mode") for one in undone.set_at[:_MOST_PLACES])),
+                *places(*(("use", one.place, "here too") for one in others[:_MOST_PLACES])),
+            ),
+            evidence={"parts": len(undone.parts), "passes": undone.passes},
+            fixes=(ask.SetEvalAgain(undone),),
         )
 
 

@@ -354,6 +354,9 @@ _WORDS: Mapping[type[ask.Request], _Words] = {
     ask.DropInTraining: _graph(
         "drop values in train mode alone", "F.dropout(x, p, training=self.training)"
     ),
+    ask.SetEvalAgain: _graph(
+        "set what is frozen to eval mode again", "model.train()\nmodel.encoder.eval()"
+    ),
     ask.LogTarget: ("stable-op", "tell the loss that its target is a logarithm", "log_target=True"),
     ask.KeepAsList: _graph("keep the parameters in a list", "list(model.parameters())"),
     ask.SetFlag: _graph("set `requires_grad` of the parameters themselves"),
