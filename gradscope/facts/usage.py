@@ -277,6 +277,28 @@ class UnreadFlag:
 
 
 @dataclass(frozen=True, slots=True)
+class UnknownNames:
+    """`functional_call`, at `location`, of the module `model` that was given tensors by `names`
+    that it does not have, of `given` in all, while its own parameters `left` stayed in use. With
+    `prefix` before them they are names of its own; empty where nothing tells. `made_at` is what
+    asks for the names, or writes them."""
+
+    model: str
+    names: tuple[str, ...]
+    given: int
+    left: tuple[str, ...]
+    prefix: str
+    step: int
+    location: Location | None = None
+    made_at: Location | None = None
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether none of them is for somebody else."""
+        return bool(self.prefix) or len(self.names) == self.given
+
+
+@dataclass(frozen=True, slots=True)
 class Holder:
     """A module in sight: the expression that reaches it, and those of the leaves in it that had a
     gradient. The optimizer holds `held` of the `of` parameters in it. `bare`: it is no module, and

@@ -18,6 +18,7 @@ from gradscope.record.events.masks import Hidden
 from gradscope.record.events.received import follow_objects
 from gradscope.record.events.symptoms import Symptoms
 from gradscope.record.finite import has_nan, plain
+from gradscope.record.given_names import GivenNames
 from gradscope.record.held import scopes_of
 from gradscope.record.identical import LoneValues, Units
 from gradscope.record.mode import RecordingMode
@@ -58,6 +59,7 @@ class EveryOp:
         self.units = Units(context)
         self.lone = LoneValues(context)
         self.repeats = Repeats(context)
+        self.given_names = GivenNames(context)
         self.mode = RecordingMode(context, sizes, self.symptoms.note_bad_write, hazards=hazards)
         self.depth = Depth(self.mode, full_from)
         self.watching = Watching(context, self.symptoms, self.depth, sizes)
@@ -83,6 +85,7 @@ class EveryOp:
             stand_in(stack, tensors, name, read, of_each=True)
         self.depth.compiled.follow(stack, lambda: self.depth.note_compiled(self.context.step))
         follow_objects(stack, self.context.received)
+        self.given_names.install(stack, thread)
         self._follow_captures(stack)
         self.depth.begin(stack)
         self.mode.refusable.switches.begin(stack, thread)
@@ -276,6 +279,7 @@ class EveryOp:
             lone=tuple(self.lone.found.values()),
             repeated=self.repeats.facts(),
             array_faults=array_faults(self._modules, events),
+            unknown_names=self.given_names.facts(),
             settings=tuple(self.settings),
             unexamined=self.watching.unexamined(ending, trace.refusal),
             raised=mode.raised.fact(ending),

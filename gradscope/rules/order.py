@@ -42,12 +42,14 @@ CONSEQUENCES["huge-gradient"] = CONSEQUENCES["exploding-gradient"] | {"huge-grad
 # Errors that come before the finding that leads: steps that were to be bounded, and were not, are
 # why they overshoot, one step along a huge gradient is why the loss leaps, a likelihood of
 # scores has no least, and a bound that a target lies beyond, and a value that is normalised by
-# itself, is where there is no slope. What never gets a gradient stays behind what follows it.
+# itself, is where there is no slope, and what a module never ran with gets none. What never gets a
+# gradient stays behind what follows it.
 REASONS = {
     "misplaced-clipping": frozenset(("diverging-training", "exploding-gradient")),
     "huge-gradient": frozenset(("diverging-training",)),
     "wrong-scores": frozenset(("diverging-training",)),
     "unreached-target": frozenset(("dead-gradient",)),
+    "unknown-names": frozenset(("dead-gradient", "lost-update")),
     "empty-reduction": frozenset(("dead-gradient",)),
     "dead-gradient": frozenset(("diverging-training",)),
 }

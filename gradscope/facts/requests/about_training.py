@@ -247,6 +247,13 @@ class SetEvalAgain(Request):
     undone: EvalUndone
 
 
+class PrefixNames(Request):
+    """Give tensors by the names that they have in the module that is called: with the `prefix`."""
+
+    prefix: str
+    names: tuple[str, ...]
+
+
 class SetFlag(Request):
     """Set `requires_grad` of the parameters where `attribute` is set, of them or of a module."""
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from gradscope.facts import Finding, Phase, Refusal, Related, Root, Trace
+from gradscope.facts import Finding, Phase, Refusal, Related, Root, Trace, refusals
 from gradscope.rules.reading.after_refusal import requests
 from gradscope.rules.rule import Rule
 from gradscope.rules.wording.refused_words import words
@@ -45,8 +45,12 @@ class BackwardRefused(Rule):
     name = "backward-refused"
 
     def check(self, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:
-        if trace.refusal is not None:
-            yield self._about(trace.refusal)
+        refusal = trace.refusal
+        # Tensors that a module was to run with, and did not, are what it does not depend on.
+        is_apart = isinstance(refusal, refusals.NotUsed | refusals.WithoutGraph)
+        is_told = is_apart and any(one.is_sure for one in trace.unknown_names)
+        if refusal is not None and not is_told:
+            yield self._about(refusal)
 
     def _about(self, refusal: Refusal) -> Finding:
         told = words(refusal)

@@ -359,6 +359,10 @@ _WORDS: Mapping[type[ask.Request], _Words] = {
     ),
     ask.LogTarget: ("stable-op", "tell the loss that its target is a logarithm", "log_target=True"),
     ask.KeepAsList: _graph("keep the parameters in a list", "list(model.parameters())"),
+    ask.PrefixNames: _graph(
+        "give it the names that the module itself has: with `{0.prefix}.` before them",
+        'named_parameters(prefix="{0.prefix}")',
+    ),
     ask.SetFlag: _graph("set `requires_grad` of the parameters themselves"),
     ask.LoadOtherWay: _graph(
         "load the trained weights into the other module",
