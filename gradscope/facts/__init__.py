@@ -11,6 +11,7 @@ from gradscope.facts.events import *
 from gradscope.facts.findings import *
 from gradscope.facts.functions import *
 from gradscope.facts.magnitudes import *
+from gradscope.facts.modes import *
 from gradscope.facts.numbers import *
 from gradscope.facts.places import *
 from gradscope.facts.refusals import *

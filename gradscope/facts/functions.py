@@ -54,19 +54,6 @@ class Slip:
         return "\n" in self.text
 
 
-@dataclass(frozen=True, slots=True)
-class OwnBackward:
-    """A module's class with a method `backward`, at `location`, that nobody called; `forward` is
-    where its forward is, and `returned` what that returns. `passes_on`: that hands on what it is
-    given, as far as was seen."""
-
-    name: str
-    location: Location | None
-    forward: Location | None
-    returned: Location | None
-    passes_on: bool
-
-
 Detail = str | SavedInstead | Compared | TensorFactor
 
 

@@ -9,9 +9,9 @@ from enum import StrEnum
 
 from gradscope.dataclass import dataclass
 from gradscope.facts.events import Leap
-from gradscope.facts.functions import OwnBackward
+from gradscope.facts.modes import ModuleUse, OwnBackward
 from gradscope.facts.places import Call, Location, Zeroed
-from gradscope.facts.usage import ModuleUse, Reload, ScaledUpdate, Undoing, UnreadFlag, Usage
+from gradscope.facts.usage import Reload, ScaledUpdate, Undoing, UnreadFlag, Usage
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
 """About the gradient, and what autograd computes it with."""
 
-from gradscope.facts.functions import Compared, OwnBackward, SavedInstead, Slip
+from gradscope.facts.functions import Compared, SavedInstead, Slip
 from gradscope.facts.magnitudes import NoGradient
+from gradscope.facts.modes import OwnBackward
 from gradscope.facts.places import Call, Location
 from gradscope.facts.refusals import Carried, Given, Write
 from gradscope.facts.requests.request import Request

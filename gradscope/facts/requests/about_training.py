@@ -2,18 +2,17 @@
 
 from gradscope.dataclass import dataclass
 from gradscope.facts.magnitudes import Clearing, NoGradient, Summed, Update
-from gradscope.facts.numbers import text_of
-from gradscope.facts.places import Location
-from gradscope.facts.requests.request import Request
-from gradscope.facts.usage import (
+from gradscope.facts.modes import (
     EvalUndone,
     HastyStatistics,
     KeptDropout,
     ModeKept,
-    Schedule,
     StaleStatistics,
-    Usage,
 )
+from gradscope.facts.numbers import text_of
+from gradscope.facts.places import Location
+from gradscope.facts.requests.request import Request
+from gradscope.facts.usage import Schedule, Usage
 
 
 class LowerRate(Request):
