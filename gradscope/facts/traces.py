@@ -22,7 +22,7 @@ from gradscope.facts.functions import FunctionCheck, Redraw
 from gradscope.facts.magnitudes import UNMEASURED, Magnitudes
 from gradscope.facts.places import Location
 from gradscope.facts.refusals import AnyRefusal, Raised
-from gradscope.facts.usage import UnknownNames
+from gradscope.facts.usage import LostAverage, UnknownNames
 
 OTHERS = "another rank"  # has ended, and with it the run of this one: the detail of its ending
 MOST_SYMPTOMS = 20  # of one rank that the others are told of
@@ -261,6 +261,7 @@ class Trace:
     lone: tuple[Lone, ...] = ()
     repeated: tuple[Repeated, ...] = ()
     array_faults: tuple[ArrayFault, ...] = ()
+    lost_averages: tuple[LostAverage, ...] = ()
     unknown_names: tuple[UnknownNames, ...] = ()  # that `functional_call` was given
     settings: tuple[Setting, ...] = ()  # of optimizers, that were not finite
     elsewhere: tuple[str, ...] = ()  # names of other threads that ran backward: not observed

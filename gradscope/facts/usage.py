@@ -157,6 +157,20 @@ class Undoing:
 
 
 @dataclass(frozen=True, slots=True)
+class LostAverage:
+    """Averages of each of `targets` and one of `sources`, parameters by their names, which are
+    computed at `location`, in step `step` for the last time as far as was seen, and which nobody
+    reads: the targets stay as they were while the sources are trained. `may_write`: that line may
+    write into the targets in place, since no graph is recorded of it."""
+
+    targets: tuple[str, ...]
+    sources: tuple[str, ...]
+    step: int
+    location: Location | None
+    may_write: bool
+
+
+@dataclass(frozen=True, slots=True)
 class UnreadFlag:
     """`requires_grad` that was set to `value` where torch does not read it: as an `attribute` of
     parameters, `held` by their names, that is spelled otherwise, or as one `of_module`. `trained`:

@@ -279,6 +279,7 @@ class EveryOp:
             lone=tuple(self.lone.found.values()),
             repeated=self.repeats.facts(),
             array_faults=array_faults(self._modules, events),
+            lost_averages=mode.polyak.facts(self.sizes.updates.trained, self.context.names.owners),
             unknown_names=self.given_names.facts(),
             settings=tuple(self.settings),
             unexamined=self.watching.unexamined(ending, trace.refusal),

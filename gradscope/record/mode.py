@@ -21,6 +21,7 @@ from gradscope.record.journal import Note, Raw
 from gradscope.record.margins import Margins
 from gradscope.record.oprun import NodeOps, OpRun, asked_by_user, flatten, runs_forward_again
 from gradscope.record.overwrites import Overwrites
+from gradscope.record.polyak import PolyakAverages
 from gradscope.record.raised import RaisedOps
 from gradscope.record.redraws import Redraws
 from gradscope.record.refusals import Notes
@@ -59,6 +60,7 @@ class RecordingMode(Dispatch):
         self.margins = Margins(context) if hazards else None
         self.broadcasts = Broadcasts(context)
         self.redraws = Redraws(context)
+        self.polyak = PolyakAverages(context)
         self.examiner = Examiner(context, on_bad_write, self.reads)
         self.overwrites = Overwrites(context)
         self.refusable = Notes(context)
@@ -125,6 +127,11 @@ class RecordingMode(Dispatch):
                     self._note_operands(info, args, out)
                     if info.shifts and not info.written:
                         self.sizes.note_result(args, out, sys._getframe(1))
+                    if self.polyak.unread:
+                        self.polyak.note_read(args)
+                    if info.blends and type(out) is torch.Tensor and not out.requires_grad:
+                        noted = info, args, kwargs, out, sys._getframe(1)
+                        context.shielded(info.name, self.polyak.note, *noted)
                 if info.sends and context.provenance.are_read(info, args, kwargs):
                     context.received.note_handed(info.tensors(args, kwargs))
                 if info.receives:

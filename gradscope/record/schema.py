@@ -16,6 +16,7 @@ from gradscope.ops.traits import Trait, has
 
 # Memory that nothing has written yet; reading it is a cause of its own, making it is not.
 _ALLOCATIONS = {"empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided"}
+_BLENDS = {"add", "sub", "mul", "lerp"}
 _ATEN = "aten"  # whose names the op tables go by
 # Torch's own namespaces of collectives. Those that return no result fill their first argument, and
 # end in an underscore: `c10d::send` and `c10d::barrier` fill nothing.
@@ -35,6 +36,7 @@ class OpInfo:
     `view`: the outputs share the operand's memory. `keeps_operand`: its operand is what a report
     tells of it, so that it is kept where the op overwrites it.
     `shifts`: add or sub, whose number may be an epsilon that came too late.
+    `blends`: it scales or adds, and writes into nothing.
     `sends`: a collective, or the sending of one tensor. `receives`: one that fills memory with what
     other ranks send, later than it returns: with `fills_first` that of its first argument, else
     that of its result. `fills_part`: it copies into memory that a collective fills then, and the
@@ -54,6 +56,7 @@ class OpInfo:
     fills: bool = False
     written: tuple[int | str, ...] = ()
     shifts: bool = False
+    blends: bool = False
     finite: bool = False
     hands_on: bool = False
     sends: bool = False
@@ -155,6 +158,7 @@ def read_schema(func: Any) -> OpInfo:
         fills=has(name, Trait.FILLS),
         written=tuple(written),
         shifts=has(name, Trait.SHIFTS),
+        blends=not written and name in _BLENDS,
         finite=has(name, Trait.FINITE),
         hands_on=has(name, Trait.FINITE_AS_OPERAND),
         view=_only_views(schema),

@@ -240,6 +240,13 @@ class DropInTraining(Request):
     kept: KeptDropout
 
 
+class WriteAverage(Request):
+    """Write an average of weights into the parameter that is to follow by it, past autograd where
+    it may not be written in place as it is."""
+
+    may_write: bool
+
+
 class SetEvalAgain(Request):
     """Set frozen parts to eval mode again where they were set back."""
 

@@ -7,6 +7,7 @@ from gradscope.facts import (
     Finding,
     Fix,
     Location,
+    LostAverage,
     Phase,
     Related,
     Root,
@@ -40,11 +41,11 @@ class LostUpdate(Rule):
     brought it there, also since it is moved on at each pass, or multiplies it by itself, a clipping
     bound cuts the gradients down to almost nothing, half precision rounds the step away, gradients
     are so large that what a step is divided by becomes inf, an update by hand goes to a name and to
-    no parameter, the weights of a module that nobody trains are loaded over those that are. Also
-    gradients that several steps use, since they are cleared too seldom. Parameters that get a
-    gradient beside those that an optimizer holds, and that none holds, are noted, and told where
-    its groups are a split of all parameters, which fits none of them, or where it was given those
-    of another module twice.
+    no parameter, the average of two models that one of them was to follow by is lost, the weights
+    of a module that nobody trains are loaded over those that are. Also gradients that several steps
+    use, since they are cleared too seldom. Parameters that get a gradient beside those that an
+    optimizer holds, and that none holds, are noted, and told where its groups are a split of all
+    parameters, which fits none of them, or where it was given those of another module twice.
 
     ## Why is this bad?
     Nothing raises and nothing is NaN. The loss is computed, backward runs, and training does not do
@@ -77,6 +78,7 @@ class LostUpdate(Rule):
             yield from map(self._about, losses(trace, trace.magnitudes))
             yield from self._unwritten(trace)
             yield from map(self._undone, trace.magnitudes.undoings)
+            yield from map(self._averaged, trace.lost_averages)
 
     def _unwritten(self, trace: Trace) -> Iterator[Finding]:
         """An update, by hand or of an optimizer that the program defines, that no parameter gets to
@@ -111,6 +113,23 @@ class LostUpdate(Rule):
             label="no parameter is written",
             symptoms=symptoms(Trouble.UNCHANGED, Subject.PARAMETER, step, named),
             fixes=(ask.UpdateInPlace(),),
+        )
+
+    def _averaged(self, lost: LostAverage) -> Finding:
+        return self.found(
+            f"averages of weights are computed and lost: {phrases.listed(lost.targets)} stay as"
+            " they were",
+            f"They are to follow {phrases.listed(lost.sources)}, which are trained. The line makes"
+            " new tensors, and gives them to a name or to an entry of a dictionary; nothing reads"
+            " them there. Only a write in place changes the parameters of a module.",
+            severity=Severity.ERROR,
+            phase=Phase.OPTIMIZER,
+            step=lost.step,
+            op="average",
+            location=lost.location,
+            label="no parameter is written",
+            evidence={"parameters": len(lost.targets)},
+            fixes=(ask.WriteAverage(lost.may_write),),
         )
 
     def _undone(self, one: Undoing) -> Finding:

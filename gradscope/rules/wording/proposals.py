@@ -354,6 +354,9 @@ _WORDS: Mapping[type[ask.Request], _Words] = {
     ask.DropInTraining: _graph(
         "drop values in train mode alone", "F.dropout(x, p, training=self.training)"
     ),
+    ask.WriteAverage: _graph(
+        "write the average into the parameter", "target.copy_(tau * online + (1 - tau) * target)"
+    ),
     ask.SetEvalAgain: _graph(
         "set what is frozen to eval mode again", "model.train()\nmodel.encoder.eval()"
     ),
