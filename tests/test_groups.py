@@ -70,6 +70,12 @@ SPLIT = {
 
         optimizer = torch.optim.SGD(made(net, 0.05), lr=1e-2)
     """,
+    "by conditions of which one says more": f"""
+        decay = [p for n, p in net.named_parameters() if p.ndim > 1 and "kind" not in n]
+        - rest = [p for n, p in net.named_parameters() if p.ndim <= 1]
+        + rest = [p for n, p in net.named_parameters() if p.ndim <= 1 or "kind" in n]
+        {textwrap.indent(GIVEN, " " * 8).strip()}
+    """,
     "by names, one by one": f"""
         decay, rest = [], []
         for name, p in net.named_parameters():

@@ -33,7 +33,8 @@ _COLLECTS = ("append", "add")
 
 
 def completed(culprit: Culprit, request: ask.CompleteGroups) -> Ways:
-    """Of two groups, that of the larger weight decay becomes what is not in the other one."""
+    """Of two groups, one becomes what is not in the other one: that of the larger weight decay,
+    unless the other one has fewer conditions."""
     source, usage = culprit.source, request.usage
     call = expression(source, usage.scopes[0].place) if usage.scopes else None
     given = [*_groups(source, argument(call, "params", 0))]
@@ -81,9 +82,12 @@ def _by_comprehension(culprit: Culprit, most: ast.expr, least: ast.expr) -> Iter
             ast.ListComp(generators=[other]) | ast.GeneratorExp(generators=[other]),
         ):
             over = [(source.of(each.target), source.of(each.iter)) for each in (one, other)]
-            if over[0] == over[1] and (text := _rest(culprit, one.ifs, other.ifs)):
-                start = parenthesized(source, one.ifs[0])[0]
-                yield [source.edit(start, parenthesized(source, one.ifs[-1])[1], text)]
+            # That with more conditions was chosen with more care.
+            pairs = sorted(((one, other), (other, one)), key=lambda pair: len(_terms(pair[0].ifs)))
+            for its, rest in pairs if over[0] == over[1] else ():
+                if text := _rest(culprit, its.ifs, rest.ifs):
+                    start = parenthesized(source, its.ifs[0])[0]
+                    yield [source.edit(start, parenthesized(source, its.ifs[-1])[1], text)]
 
 
 def _by_branches(culprit: Culprit, most: ast.expr, least: ast.expr) -> Iterator[Edits]:
@@ -142,9 +146,8 @@ def _rest(culprit: Culprit, own: Sequence[ast.expr], others: Sequence[ast.expr])
     apart = [term for term in theirs if culprit.source.of(term) not in texts[0]]
     if not apart or len(both) == len(ours):
         return ""
-    conjunction = " and ".join(map(culprit.text, apart))
-    last = _negated(culprit, apart[0]) if len(apart) == 1 else f"not ({conjunction})"
-    return " and ".join((*both, last))
+    last = " or ".join(_negated(culprit, term) for term in apart)
+    return " and ".join((*both, f"({last})" if both and len(apart) > 1 else last))
 
 
 def _terms(conditions: Sequence[ast.expr]) -> list[ast.expr]:
