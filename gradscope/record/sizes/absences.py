@@ -105,6 +105,9 @@ class Absences:
                 self._read_at[name] = flow.first_use(bit)
             if norms.get(id(leaf)) == 0.0 and crossings is not None:
                 absence, selection = why_zero(step, position, crossings, self._built)
+                if absence.reason is NoGradient.ZERO_WEIGHT and absence.call is not None:
+                    factor = flow.zeros.factors.get(absence.call.seq, ())
+                    absence = replace(absence, related=place_of(factor))
                 straight = straightened(bit, flow, cuts)
                 if straight is not None:
                     _, call, place, _ = explained(straight)

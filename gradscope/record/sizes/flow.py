@@ -29,6 +29,7 @@ from gradscope.record.sizes.crossings import Activations
 from gradscope.record.sizes.cuts import NUMBERS, Cut, Selection, cut_by, is_whole, selection_of
 from gradscope.record.sizes.graphless import Constant, Constants, Terms, is_term, passed_over
 from gradscope.record.sizes.readouts import EarlyReads, Readouts
+from gradscope.record.sizes.zeros import Zeros
 from gradscope.record.tracing import computes_values
 
 _current_node = torch._C._current_autograd_node
@@ -66,6 +67,7 @@ class Flow:
         self._terms = Terms()
         self._compared = 0  # the cuts upstream of comparisons of what has no graph
         self._weights: set[int] = set()  # memories of parameters with rows
+        self.zeros = Zeros()
         self.differentiated = 0  # the leaves upstream of what the program differentiates
         self.handed_out = 0  # the leaves that it does so by
 
@@ -85,6 +87,7 @@ class Flow:
     def _follow(
         self, info: OpInfo, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any, made: int
     ) -> None:
+        self.zeros.note(info, args, out, made, sys._getframe(2))
         if info.written and _is_given_values(out):
             return
         if info.shape_only:

@@ -354,6 +354,8 @@ def _told_at(group: Sequence[Absence]) -> tuple[Location | None, str, tuple[Rela
     if others := replaced_by(group):
         also = (("use", lines[0], "as does this") for lines in others[1:])
         return others[0][0], PUTS_OTHERS, places(*also, ("use", absence.made, label))
+    if absence.reason is NoGradient.ZERO_WEIGHT and absence.related is not None:
+        return absence.related, "gives exactly 0 at all elements", places(("product", at, label))
     role = "call"
     if absence.reason is NoGradient.UNUSED:
         role, use = "use", "never calls it"
@@ -391,6 +393,8 @@ def _fix(absence: Absence) -> Asked:
             title = "bring the inputs back to where the slope is not 0"
             code = "a smaller learning rate or initialisation; or nn.LeakyReLU, which is never flat"
             return Fix("init", title, "unsafe", code)
+        case NoGradient.ZERO_WEIGHT if absence.related is not None:
+            return Fix("data", "give what multiplies it other values than 0", "unsafe")
         case NoGradient.ZERO_VALUE:
             return ask.DrawWeights(absence.leaf, are_small=True)
     return ask.Reattach(absence.reason)
