@@ -258,6 +258,19 @@ def widened(code: CodeType, lasti: int, position: int) -> Location | None:
     return None
 
 
+_LOOPS = ast.For | ast.While | ast.ListComp | ast.GeneratorExp | ast.DictComp | ast.SetComp
+
+
+def is_in_loop(code: CodeType, lasti: int) -> bool:
+    """Whether an instruction may run more than once in one call, or the text does not tell."""
+    place, source = resolve(code, lasti), source_of(code.co_filename)
+    function = function_of(code)
+    if source is None or function is None:
+        return True
+    loops = (one for one in ast.walk(function) if isinstance(one, _LOOPS))
+    return any(one.lineno <= place.line <= (one.end_lineno or 0) for one in loops)
+
+
 def _expression(found: ast.stmt, position: int) -> ast.expr | None:
     match found:
         case ast.Return(value=ast.Tuple(elts=elements)):

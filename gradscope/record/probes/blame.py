@@ -16,7 +16,7 @@ from torch.autograd.function import FunctionCtx
 from gradscope.dataclass import dataclass
 from gradscope.facts import FunctionCheck, Relation, TensorFactor
 from gradscope.ops.traits import Trait, has
-from gradscope.record.definitions import returned, widened
+from gradscope.record.definitions import is_in_loop, returned, widened
 from gradscope.record.dispatch import Unseen
 from gradscope.record.probes.relations import FORMS
 from gradscope.record.schema import read_schema
@@ -35,11 +35,12 @@ class _Op:
 
 class Watcher(Unseen):
     """Notes the ops that one call of a backward makes, and where its own code asked for them;
-    `shapes` and `numbers` are what its frame held last, by name."""
+    `tensors`, `sizes` and `numbers` are what its frame held last, by name."""
 
     def __init__(self, formula: Any) -> None:
         super().__init__()
-        self.shapes: Mapping[str, tuple[int, ...]] = {}
+        self.tensors: Mapping[str, Tensor] = {}
+        self.sizes: Mapping[str, tuple[int, ...]] = {}
         self.numbers: Mapping[str, float] = {}
         self._code: CodeType | None = getattr(inspect.unwrap(formula), "__code__", None)
         self._ops: list[_Op] = []
@@ -54,18 +55,38 @@ class Watcher(Unseen):
             frame = frame.f_back
         if self._code is not None and frame is not None:
             held = frame.f_locals
-            self.shapes = {k: tuple(v.shape) for k, v in held.items() if isinstance(v, Tensor)}
+            self.tensors = {k: v for k, v in held.items() if isinstance(v, Tensor)}
+            self.sizes = {k: tuple(v) for k, v in _attributes(held) if isinstance(v, torch.Size)}
             self.numbers = {k: v for k, v in _attributes(held) if type(v) in (int, float)}
             self._ops.append(_op(func, args, out, self._code, frame.f_lasti))
         return out
+
+    @property
+    def shapes(self) -> Mapping[str, tuple[int, ...]]:
+        return {name: tuple(one.shape) for name, one in self.tensors.items()}
+
+    @property
+    def names(self) -> Mapping[str, bool]:
+        """What a formula may use, and whether it is a number."""
+        return dict.fromkeys(self.tensors, False) | dict.fromkeys(self.numbers, True)
+
+    def shape_of(self, value: Tensor) -> str:
+        """As code, the shape of an input of that value: "" where backward does not hold it."""
+        if (name := named(self.tensors, value)) is not None:
+            return f"{name}.shape"
+        found = [name for name, size in self.sizes.items() if size == value.shape]
+        return found[0] if len(found) == 1 else ""
 
     def blamed(self, check: FunctionCheck, cls: Any, gradient: Any) -> FunctionCheck:
         """The check with the returned expression, or the assignment, that computed its gradient;
         its op is empty where no op of backward made it."""
         maker = self._maker(gradient) if isinstance(gradient, Tensor) else None
         calls = [op for op in self._ops if maker and op.code is maker.code]
-        is_whole = maker is not None and [op.lasti for op in calls].count(maker.lasti) == 1
         # In a loop it has made a part, or a sum of which it is a term.
+        is_whole = maker is not None and (
+            [op.lasti for op in calls].count(maker.lasti) == 1
+            or not is_in_loop(maker.code, maker.lasti)
+        )
         place = widened(maker.code, maker.lasti, check.position) if maker and is_whole else None
         place = place or returned(cls.backward, check.position)
         if place is None and maker:

@@ -50,7 +50,7 @@ def changes(
             yield from kind(source, node)
     came = [one.arg for one in function.args.args][1:2]
     for node in nodes if came else ():
-        yield from _reduced(source, node, came[0])
+        yield from reduced(source, node, came[0])
     for node in nodes:
         yield from _named(source, node, names)
     for node in nodes:
@@ -134,7 +134,7 @@ def _called(source: Source, node: ast.expr | ast.stmt) -> Iterator[Change]:
         yield _whole(source, node, _operand(source, node.func.value))
 
 
-def _reduced(source: Source, node: ast.expr | ast.stmt, came: str) -> Iterator[Change]:
+def reduced(source: Source, node: ast.expr | ast.stmt, came: str) -> Iterator[Change]:
     """A sum that keeps its dimensions, or does not; over other dimensions, over none. `came` is the
     gradient that came in: mostly of as many dimensions as what is summed."""
     call = spelled(source, node)

@@ -14,14 +14,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gradscope.facts import Comparison, FunctionCheck, Relation, SavedInstead, Worst
+from gradscope.facts import Comparison, FunctionCheck, Relation, Worst
 from gradscope.record.census import first_of
 from gradscope.record.graph import function_name
-from gradscope.record.probes.blame import Watcher, named
-from gradscope.record.probes.calls import Apply, Calls, Copied, NoVerdict, TooFew
+from gradscope.record.probes.blame import Watcher
+from gradscope.record.probes.calls import Apply, Calls, NoVerdict, TooFew
 from gradscope.record.probes.derivative import (
     ELEMENTWISE,
-    OUTPUT,
     Gradients,
     Sample,
     Truth,
@@ -31,8 +30,11 @@ from gradscope.record.probes.derivative import (
 from gradscope.record.probes.purpose import is_identity, passes_through, rounds
 from gradscope.record.probes.raising import Raises, first_backward
 from gradscope.record.probes.relations import Evidence, condition, relate, wrong_at
+from gradscope.record.probes.resized import Resized
+from gradscope.record.probes.saved_wrongly import saved_wrongly
 from gradscope.record.probes.shapes import exchanged, reshaped
 from gradscope.record.probes.slips import slips
+from gradscope.record.probes.uses import Uses
 
 DTYPES = (torch.float64, torch.float32)
 # Relations that a wrong tensor among the saved ones may explain better.
@@ -254,7 +256,7 @@ def _closer(
     the place of which, the smallest change of the formula."""
     sample, relation = watched.sample, check.relation
     if relation.kinds[-1] in _VAGUE and not meant:
-        relation = _saved_wrongly(sample, place, truth) or relation
+        relation = saved_wrongly(sample, place, truth) or relation
     if relation.kinds[-1] == "some":
         tensors = sample.alike(place) if not truth.whole else {}
         relation = replace(relation, detail=condition(evidence.wrong, tensors))
@@ -269,11 +271,16 @@ def _closer(
     return _mended(watched, place, truth, check)
 
 
-def _mended(watched: _Watched, place: int, truth: Truth, check: FunctionCheck) -> FunctionCheck:
+def _mended(
+    watched: _Watched,
+    place: int,
+    truth: Truth | Uses,
+    check: FunctionCheck,
+    sized: Resized | None = None,
+) -> FunctionCheck:
     """The check with the slips that explain it, where there are any."""
-    watcher = watched.watcher
-    names = dict.fromkeys(watcher.shapes, False) | dict.fromkeys(watcher.numbers, True)
-    found = slips(watched.sample, place, truth, watched.returned, names)
+    names = watched.watcher.names
+    found = slips(watched.sample, place, truth, watched.returned, names, sized)
     if not found:
         return check
     # Where a line is missing, the one that gives the gradient stands for it.
@@ -298,6 +305,11 @@ def _misshapen(sample: Sample, raw: list[Any], places: list[int]) -> Iterator[Fu
     truth = by_autograd(sample)
     right = [both[0] for both in truth.right] if truth is not None else []
     swapped = exchanged(raw, right, places)
+    # What the forward does not change with has a gradient that somebody chose.
+    is_chosen = any(
+        isinstance(one, Tensor) and bool(one.any()) and not bool(other.any())
+        for one, other in zip(raw, right, strict=False)
+    )
     for place in places:
         returned, needed = raw[place], tuple(sample.point[place].shape)
         is_tensor = isinstance(returned, Tensor)
@@ -319,9 +331,18 @@ def _misshapen(sample: Sample, raw: list[Any], places: list[int]) -> Iterator[Fu
             bad=sample.input(place).numel(),
             rewrite=watched.watcher.corrected(known, shape) if known else None,
         )
+        live = [sample.base.outputs[one] for one in sample.base.live]
+        out = tuple(live[0].shape) if len(live) == 1 else ()
+        spelled = watched.watcher.shape_of(sample.point[place])
+        sized = Resized(check.position, shape, needed, spelled, out) if is_tensor else None
+        # What is summed already is better summed over the right dimensions than once more.
+        is_open = known is None or (known.last == "unsummed" and check.op == "sum")
+        uses = Uses.of(sample, place, raw) if is_chosen and known is None else None
+        if uses is not None:
+            check = _mended(watched, place, uses, check, sized)
         # Of a forward that is flat any gradient of the right shape that is 0 would be right.
-        if truth is not None and known is None and bool(right[place].any()):
-            check = _mended(watched, place, truth, check)
+        elif truth is not None and is_open and bool(right[place].any()):
+            check = _mended(watched, place, truth, check, sized)
         yield check
 
 
@@ -361,36 +382,3 @@ def _swapped(places: list[int], got: Gradients, truth: Truth) -> dict[int, int]:
         if is_that_of(one, other) and is_that_of(other, one):
             return {one: other, other: one}
     return {}
-
-
-def _saved_wrongly(sample: Sample, place: int, truth: Truth) -> Relation | None:
-    """Backward with another tensor in the place of one that it had saved: if that gives the
-    right gradient, the wrong one was saved."""
-    if truth.whole:
-        return None
-    known, right = sample.tensors(), truth.right[place][0]
-    for index, saved in enumerate(sample.base.node.saved_tensors):
-        if not isinstance(saved, Tensor) or not saved.is_floating_point():
-            continue
-        for name, tensor in _substitutes(saved, known):
-            if not sample.calls.left:
-                return None
-            ctx = Copied(sample.base.node, {index: tensor.to(saved.dtype)})
-            try:
-                raw = sample.calls.backward(sample.base, sample.cotangents[0], ctx)[place]
-            except Exception:
-                continue
-            if raw is not None and sample.fits(place, raw):
-                found = sample.adapted(place, raw)
-                if not bool(wrong_at(found, right, truth.tolerance, truth.noise).any()):
-                    was = named(known, saved) or f"saved_tensors[{index}]"
-                    return Relation(("saved",), None, SavedInstead(was, name, name == OUTPUT))
-    return None
-
-
-def _substitutes(saved: Tensor, known: dict[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
-    for name, one in sorted(known.items(), key=lambda pair: pair[0] != OUTPUT):
-        if one.shape == saved.shape and not torch.equal(one, saved.to(one.dtype)):
-            yield name, one
-    if saved.ndim == 2 and saved.shape[0] == saved.shape[1] > 1:
-        yield "its transpose", saved.mT

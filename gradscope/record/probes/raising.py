@@ -32,9 +32,8 @@ class Raises(Exception):
         sample, watcher = self.sample, Watcher(self.sample.calls.formula)
         with suppress(Exception), watcher:
             sample.calls.backward(sample.base, sample.cotangents[0])
-        names = dict.fromkeys(watcher.shapes, False) | dict.fromkeys(watcher.numbers, True)
         nothing = [...] * len(sample.point)  # which fits no input
-        return slips(sample, 0, truth, nothing, names)
+        return slips(sample, 0, truth, nothing, watcher.names)
 
 
 def first_backward(sample: Sample) -> list[Any]:

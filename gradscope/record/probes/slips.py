@@ -23,6 +23,8 @@ from gradscope.record.probes.calls import Copied
 from gradscope.record.probes.changes import Change, changes, conjugated
 from gradscope.record.probes.derivative import Sample, Truth
 from gradscope.record.probes.relations import some, wrong_at
+from gradscope.record.probes.resized import Resized, of_shape
+from gradscope.record.probes.uses import Run, Uses
 from gradscope.source import Source
 
 SECONDS = 3.0  # of computing, for all changes of one backward
@@ -31,26 +33,75 @@ FEWEST = 4  # different numbers in a gradient: with fewer, two changes may make 
 
 
 def slips(
-    sample: Sample, place: int, truth: Truth, returned: list[Any], names: Mapping[str, bool]
+    sample: Sample,
+    place: int,
+    truth: Truth | Uses,
+    returned: list[Any],
+    names: Mapping[str, bool],
+    sized: Resized | None = None,
 ) -> tuple[Slip, ...]:
     """What to write for the gradient of one input to be right, and those of the others that were so
     to stay it; nothing where no small change does. `names` are what a formula may use: whether each
-    is a number."""
+    is a number. `sized` is given where the gradient has another shape than its input. Of `Uses`,
+    which tell nothing of values, changes that give that shape alone are tried."""
     formula: Any = inspect.unwrap(sample.calls.formula)
     code = getattr(formula, "__code__", None)
     is_alone = FORKS and all(one.is_cpu for one in sample.point)  # in a copy of the program
-    if code is None or code.co_freevars or truth.whole or not is_alone:
+    if code is None or code.co_freevars or not is_alone:
         return ()
     node, source = function_of(code), source_of(code.co_filename)
-    if node is None or source is None:
+    if node is None or source is None or (isinstance(truth, Truth) and truth.whole):
         return ()
+    shaped = tuple(dict.fromkeys(of_shape(source, node, sized) if sized is not None else ()))
+    if isinstance(truth, Uses):
+        mended = _Trial(sample, truth, formula, source, node).found(shaped)
+        return tuple(_slip(source, code, one) for one in mended)
     values = len(truth.right[place][0].unique())
-    trial = _Trial(sample, place, truth, returned, formula, source, node)
+    trial = _Trial(sample, _ByTruth(sample, place, truth, returned), formula, source, node)
     found = changes(source, node, names)
     if any(sample.input(one).is_complex() for one in range(len(returned))):
         found = chain(conjugated(source, node), found)
-    mended = trial.found(tuple(dict.fromkeys(found)), in_pairs=values >= FEWEST)
+    mended = trial.found(shaped, exactly=(True,)) or trial.found(
+        tuple(dict.fromkeys(found)), in_pairs=values >= FEWEST
+    )
     return tuple(_slip(source, code, one) for one in mended)
+
+
+class _ByTruth:
+    """Counts the elements of a changed backward's gradients that are not the right ones."""
+
+    def __init__(self, sample: Sample, place: int, truth: Truth, returned: list[Any]) -> None:
+        self._sample, self._truth = sample, truth
+        fitting = [p for p, raw in enumerate(returned) if sample.fits(p, raw)]
+        off = {p: self._off(p, sample.adapted(p, returned[p])) for p in fitting}
+        self._seen: dict[int, Tensor | slice] = {
+            p: some(one) for p, one in off.items() if p == place or not bool(one.any())
+        }
+        if not fitting:  # it raises: all of them are to be right
+            self._seen = dict.fromkeys(range(len(returned)), slice(None))
+        self.is_misshapen = place not in fitting
+        if self.is_misshapen:
+            self._seen[place] = slice(None)
+
+    def _off(self, place: int, found: Tensor) -> Tensor:
+        """The elements of a gradient that are wrong."""
+        truth = self._truth
+        return wrong_at(found, truth.right[place][0], truth.tolerance, truth.noise).flatten()
+
+    def left(self, run: Run, exactly: bool, everywhere: bool) -> int | None:
+        truth, left = self._truth, 0
+        for row, cotangent in enumerate(self._sample.cotangents):
+            returned = run(cotangent)
+            for place, seen in self._seen.items():
+                if not self._sample.fits(place, returned[place], exactly):
+                    return None
+                at = slice(None) if everywhere else seen
+                found = self._sample.adapted(place, returned[place]).reshape(-1)[at]
+                right = truth.right[place][row].reshape(-1)[at]
+                left += int(wrong_at(found, right, truth.tolerance, truth.noise).sum())
+            if left:
+                break
+        return left
 
 
 class _Trial:
@@ -59,41 +110,31 @@ class _Trial:
     def __init__(
         self,
         sample: Sample,
-        place: int,
-        truth: Truth,
-        returned: list[Any],
+        judge: _ByTruth | Uses,
         formula: FunctionType,
         source: Source,
         node: ast.FunctionDef,
     ) -> None:
-        self._sample, self._truth, self._formula = sample, truth, formula
+        self._sample, self._judge, self._formula = sample, judge, formula
         self._source, self._node = source, node
         self._start, self._end = source.offset(node.lineno, 0), source.extent(node)[1]
         self._until = time.process_time() + SECONDS
-        fitting = [p for p, raw in enumerate(returned) if sample.fits(p, raw)]
-        off = {p: self._off(p, sample.adapted(p, returned[p])) for p in fitting}
-        self._seen: dict[int, Tensor | slice] = {
-            p: some(one) for p, one in off.items() if p == place or not bool(one.any())
-        }
-        if not fitting:  # it raises: all of them are to be right
-            self._seen = dict.fromkeys(range(len(returned)), slice(None))
-        self._is_misshapen = place not in fitting
-        if self._is_misshapen:
-            self._seen[place] = slice(None)
 
-    def _off(self, place: int, found: Tensor) -> Tensor:
-        """The elements of a gradient that are wrong."""
-        truth = self._truth
-        return wrong_at(found, truth.right[place][0], truth.tolerance, truth.noise).flatten()
-
-    def found(self, possible: tuple[Change, ...], *, in_pairs: bool) -> tuple[Change, ...]:
+    def found(
+        self,
+        possible: tuple[Change, ...],
+        *,
+        in_pairs: bool = False,
+        exactly: tuple[bool, ...] = (True, False),
+    ) -> tuple[Change, ...]:
+        """`exactly`: whether the gradient is to have its input's shape itself, in turn. What
+        autograd would sum to that is taken where nothing gives it, and only of a wrong shape."""
         left: dict[Change, int | None] = {}
         until = self._until - (SECONDS / 2 if in_pairs else 0)
-        # What autograd would sum to the right shape is taken where nothing gives that shape itself.
-        for exactly in (True, False) if self._is_misshapen else (False,):
+        for strictly in exactly if self._judge.is_misshapen else (False,):
             for one in possible:
-                left[one] = self._left((one,), exactly) if time.process_time() < until else None
-                if left[one] == 0 and self._is_right((one,), exactly):
+                left[one] = self._left((one,), strictly) if time.process_time() < until else None
+                if left[one] == 0 and self._is_right((one,), strictly):
                     return (one,)
         known = [one for one in possible if left[one] is not None]
         best = sorted(known, key=lambda one: left[one] or 0)[: BEST if in_pairs else 0]
@@ -113,7 +154,7 @@ class _Trial:
     ) -> Iterable[tuple[Change, Change]]:
         """The likeliest first. Where the shape is wrong, one of both mends it, and what the other
         does alone cannot be told."""
-        if self._is_misshapen:
+        if self._judge.is_misshapen:
             return product(best, possible)
         return sorted(combinations(best, 2), key=lambda pair: sum(left[one] or 0 for one in pair))
 
@@ -123,23 +164,16 @@ class _Trial:
         """How many elements are wrong with the changes; None where they cannot be tried."""
         if time.process_time() > self._until:
             return None
-        calls, base, truth, left = self._sample.calls, self._sample.base, self._truth, 0
+        calls, base = self._sample.calls, self._sample.base
         try:
             changed = self._compiled(tried)
-            for row, cotangent in enumerate(self._sample.cotangents):
-                returned = calls.backward(base, cotangent, Copied(base.node, {}), changed)
-                for place, seen in self._seen.items():
-                    if not self._sample.fits(place, returned[place], exactly):
-                        return None
-                    at = slice(None) if everywhere else seen
-                    found = self._sample.adapted(place, returned[place]).reshape(-1)[at]
-                    right = truth.right[place][row].reshape(-1)[at]
-                    left += int(wrong_at(found, right, truth.tolerance, truth.noise).sum())
-                if left:
-                    break
+
+            def run(cotangent: Tensor) -> list[Any]:
+                return calls.backward(base, cotangent, Copied(base.node, {}), changed)
+
+            return self._judge.left(run, exactly, everywhere)
         except Exception:  # many changes make no sense
             return None
-        return left
 
     def _compiled(self, tried: tuple[Change, ...]) -> Callable[..., Any]:
         text, end = "", self._end

@@ -270,7 +270,8 @@ def _returned_at(culprit: Culprit, position: int) -> ast.expr | None:
 
 
 # What ends a graph, or changes what it reads: what autograd gives of such a forward is another one.
-_CUTS = frozenset("data detach detach_ item numpy tolist mark_dirty no_grad round sign".split())
+_CUTS = frozenset("data detach detach_ item numpy tolist mark_dirty no_grad".split())
+_CUTS |= {"round", "sign", "floor", "ceil", "trunc"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ class BadCustomBackward(Rule):
     ## What it does
     Finds a custom `autograd.Function` whose backward is not the derivative of its forward, and says
     how it differs: its sign, a factor, a mean in place of elements, an ignored grad_output, a
-    transposed, swapped or missing gradient.
+    transposed, swapped or missing gradient, one of another shape than its input.
 
     ## Why is this bad?
     Autograd uses what backward returns. A wrong gradient is finite and has the right shape, so what
