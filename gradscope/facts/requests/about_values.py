@@ -14,6 +14,10 @@ class HarmlessOperand(Request):
     hidden: bool
 
 
+class FillByMask(Request):
+    """Fill in the infinite number where a mask that is multiplied by it is not 0."""
+
+
 class KeepOff(Request):
     """Keep an operand of the op off the edge on which it lies, for good. `used` is the call of the
     op, where the finding points at another one."""

@@ -85,6 +85,7 @@ def _in_stable_form(culprit: Culprit, request: ask.StableForm) -> Ways:
 BY_CLASS: Mapping[type[ask.Request], Callable[[Culprit], Ways]] = {
     ask.KeepRandomState: drawn.kept,
     ask.SelectElements: selected.selected,
+    ask.FillByMask: selected.with_inf,
     ask.CleanByMask: selected.cleaned,
     ask.DivideArrayByOne: arrays.divided_by_one,
     ask.WiderDtype: wider.widened,

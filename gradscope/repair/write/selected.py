@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from gradscope.facts import requests as ask
-from gradscope.repair.write.culprit import Candidate, Culprit
+from gradscope.repair.write.culprit import Candidate, Culprit, Ways
 from gradscope.repair.write.spelling import can_repeat, filled, operand_of
 from gradscope.repair.write.splice import after, keyword
 from gradscope.repair.write.uses import Uses
 from gradscope.rules.wording import proposals
-from gradscope.source import Source
+from gradscope.source import Source, definition
 from gradscope.source.arguments import spelled
 from gradscope.source.meaning import reads_of
 from gradscope.source.spans import alike, user_of
@@ -21,6 +21,7 @@ ELEMENTWISE = frozenset(
     "abs add clamp cos div exp log log1p mul neg pow reciprocal sin sqrt sub tanh".split()
 )
 REDUCES = frozenset(("mean", "sum", "nanmean"))
+_INFINITE = frozenset(f"{module}.inf" for module in ("math", "torch", "numpy"))
 COMPARES = frozenset(("l1_loss", "mse_loss", "smooth_l1_loss", "huber_loss"))
 
 
@@ -48,6 +49,42 @@ def selected(culprit: Culprit) -> Iterator[Candidate]:
     chosen = [one for one in parts if not isinstance(one, ast.Constant)]
     edits = [culprit.replace(one, f"{culprit.text(one)}[{condition}]") for one in chosen]
     yield Candidate(proposals.SELECTED.format(condition=condition), tuple(edits))
+
+
+def with_inf(culprit: Culprit) -> Ways:
+    """`x.masked_fill(c != 1, float("-inf"))` for `x + (1 - c) * float("-inf")`, and where nothing
+    is added `torch.where(c != 1, float("-inf"), 0.0)` for the product."""
+    source, node, found = culprit.source, culprit.node, spelled(culprit.source, culprit.node)
+    infinite = [one for one in found.positional if _is_infinite(culprit, one)]
+    masks = [one for one in found.positional if one not in infinite]
+    if not isinstance(node, ast.expr) or not (
+        found.name == "mul" and len(infinite) == 1 == len(masks)
+    ):
+        return
+    inf = source.of(infinite[0])
+    match masks[0]:
+        case ast.BinOp(ast.Constant(1), ast.Sub(), other):
+            condition = f"{culprit.text(other)} != 1"
+        case ast.Compare() | ast.UnaryOp(ast.Invert()) as mask:
+            condition = source.of(mask)
+        case mask:
+            condition = f"{culprit.text(mask)} != 0"
+    match source.parents[node]:
+        case ast.BinOp(left, ast.Add(), right) as total:
+            added = culprit.text(right if left is node else left)
+            yield (culprit.replace(total, f"{added}.masked_fill({condition}, {inf})"),)
+    text = culprit.torch(f"torch.where({condition}, {inf}, 0.0)")
+    yield (culprit.replace(node, text),)
+
+
+def _is_infinite(culprit: Culprit, node: ast.expr) -> bool:
+    """`float("-inf")`, `-math.inf`, and a name for it."""
+    given = definition(culprit.source, node) or node
+    given = given.operand if isinstance(given, ast.UnaryOp) else given
+    match given:
+        case ast.Call(ast.Name("float"), [ast.Constant(str(text))]):
+            return text.strip("+-").lower() in ("inf", "infinity")
+    return culprit.dotted(given) in _INFINITE
 
 
 def cleaned(culprit: Culprit) -> Iterator[Candidate]:

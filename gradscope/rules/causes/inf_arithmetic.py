@@ -1,5 +1,7 @@
 """Arithmetic that has no answer, on an inf that the program made on purpose."""
 
+import math
+
 from gradscope.facts import Event, Finding, Fix, Kind, Root, Strength, Trace
 from gradscope.facts import requests as ask
 from gradscope.ops.traits import Trait, has
@@ -54,6 +56,8 @@ class InfArithmetic(Rule):
             return None
         words = _of_written if event.kind is Kind.CONSTANT else _of_arithmetic
         message, label, why, fix = words(event)
+        infinite = (value for _, value in event.scalars if isinstance(value, float))
+        is_masked = event.op == "mul" and any(map(math.isinf, infinite))
         return self.finding(
             root,
             trace,
@@ -61,7 +65,7 @@ class InfArithmetic(Rule):
             message=message,
             label=label,
             why=why,
-            fixes=(fix,),
+            fixes=(ask.FillByMask(), fix) if is_masked else (fix,),
             strength=Strength.FALLBACK,
         )
 

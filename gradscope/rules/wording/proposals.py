@@ -192,6 +192,11 @@ _WORDS: Mapping[type[ask.Request], _Words] = {
         "end the values with the range of {0.dtype} before they are cast",
         "x.clamp(min=torch.finfo(torch.{0.dtype}).min)",
     ),
+    ask.FillByMask: (
+        "masked-branch",
+        "fill in the inf where the mask is set: 0 times it is NaN",
+        'scores.masked_fill(mask, float("-inf"))',
+    ),
     ask.MatchShapes: ("data", "give both the same shape", "prediction.squeeze(-1)"),
     ask.AlongClasses: ("stable-op", "normalise along dimension {0.dim}", "dim={0.dim}"),
     ask.TakeSigmoid: (
