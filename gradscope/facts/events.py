@@ -6,7 +6,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 from gradscope.dataclass import dataclass
-from gradscope.facts.places import Call, Location, Normed
+from gradscope.facts.places import Call, Location, LostBound, Normed
 
 
 class Trouble(StrEnum):
@@ -183,7 +183,8 @@ class Event:
     of a value that never gets there those to the one that hid it. `given_by` is the parameter by
     which an operand is negative, or a divisor or the only operand 0, where it is one alone.
     `shifted` is the sum with a number, or difference, by which alone the only operand is negative.
-    `normed` is of a layer whose weight is 0, and is divided by its norm.
+    `normed` is of a layer whose weight is 0, and is divided by its norm. `bound` was to keep the
+    operands off a point, and is rounded to it.
     """
 
     id: int
@@ -211,6 +212,7 @@ class Event:
     given_by: Operand | None = None
     shifted: Ancestor | None = None
     normed: Normed | None = None
+    bound: LostBound | None = None
     autocast: bool = False  # it ran inside of a block of `torch.autocast`
     sample: Sample | None = None  # of bad data that a worker of a DataLoader has made
 

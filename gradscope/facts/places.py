@@ -58,6 +58,18 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
+class LostBound:
+    """A call that keeps values off points, which a half dtype rounds its numbers to: (point, number
+    that it rounds). `instead` are the operands of an op that reads what it gives, as they would be
+    at the event's index with those numbers."""
+
+    call: Call
+    dtype: str
+    rounded: tuple[tuple[float, float], ...]
+    instead: tuple[tuple[str, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Zeroed:
     """Where a parameter was made of zeros, or (`later`) filled with them, as the `number`th of all:
     the user's frames, innermost first. `drawn`: its layer had given it numbers before."""

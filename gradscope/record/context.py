@@ -11,6 +11,7 @@ from gradscope.record.events.provenance import Provenance
 from gradscope.record.events.received import Received
 from gradscope.record.graph import SeenNodes, node_name
 from gradscope.record.journal import Journal, Note, to_call
+from gradscope.record.lost_bounds import LostBounds
 from gradscope.record.names import Names
 from gradscope.record.oprun import NodeOps
 from gradscope.record.sites import ModuleFrame
@@ -30,6 +31,7 @@ class RunContext:
         self.received = Received(self.provenance)
         self.names = Names()
         self.built = Built()
+        self.bounds = LostBounds()
         self.step = 0  # backward passes that were steps, so far
         self.updates: int | None = None  # by optimizers, so far; None without one
         self.nested = 0  # backward passes that run: a reentrant checkpoint has one in another
@@ -98,6 +100,7 @@ class RunContext:
         self.journal.turn_step()
         self.bad_in_step = False
         self.names.forget_memory()
+        self.bounds.forget()
 
     def call_of_node(self, node: Any) -> Note | None:
         """The forward call that made an autograd node."""

@@ -125,6 +125,9 @@ class RecordingMode(Dispatch):
                     self.raised.note_matrix(info, args, kwargs, sys._getframe(1))
                 if node is None and not context.in_optimizer:
                     self._note_operands(info, args, out)
+                    if type(out) is torch.Tensor and (out.dtype in _HALF or context.bounds):
+                        noted = func, info, args, kwargs, out, made, sys._getframe(1)
+                        context.shielded(info.name, context.bounds.note, *noted, context.module)
                     if info.shifts and not info.written:
                         self.sizes.note_result(args, out, sys._getframe(1))
                     if self.polyak.unread:

@@ -18,6 +18,7 @@ ORDER = (
     "exploding-gradient",
     "huge-gradient",
     "empty-reduction",
+    "rounded-bound",  # before the op that breaks where it was to bound, with a mask or without
     "masked-branch",
     "bad-input",  # before the op that computes with it
     "misplaced-clipping",

@@ -1,8 +1,8 @@
 # symptom: nan-loss
 # phase: forward
-# op: div
-# cause: zero-division
-# fix: guard-empty
+# op: add
+# cause: rounded-bound
+# fix: dtype
 """Cosine loss in float16. 1e-8 rounds to 0 there."""
 
 import torch

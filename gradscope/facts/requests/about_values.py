@@ -206,6 +206,13 @@ class WiderDtype(Request):
     """Compute the op in a wider dtype."""
 
 
+class WidenBound(Request):
+    """Compute what a bound is of in a wider dtype, and what follows. `made` is where that was made,
+    nearest first."""
+
+    made: tuple[Location, ...]
+
+
 class WiderState(Request):
     """Keep what is carried from step to step in a wider dtype, and compute with it in that."""
 

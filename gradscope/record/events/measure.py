@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from gradscope.facts import Ancestor, Kind, Normed, Operand, Phase
+from gradscope.facts import Ancestor, Kind, LostBound, Normed, Operand, Phase
 from gradscope.ops import lookup
 from gradscope.ops.patterns import EPSILON
 from gradscope.ops.reach import singularity
@@ -19,6 +19,7 @@ from gradscope.record.events.provenance import storage_key
 from gradscope.record.finite import batch_dims, is_zero, numbers, some_nan, unwrapped, value_at
 from gradscope.record.graph import inputs, node_name, saved
 from gradscope.record.journal import Raw
+from gradscope.record.lost_bounds import fact
 from gradscope.record.names import assigned_name
 from gradscope.record.oprun import NodeOps, OpRun
 
@@ -130,6 +131,7 @@ def describe(
         given_by=operand(*given, context, frame=sys._getframe()) if given is not None else None,
         shifted=_shifted(raw, inputs, above, context),
         normed=_normed(raw, inputs, given, context),
+        bound=_bound(raw, inputs, shape, context),
     )
     if raw.node is not None:
         _describe_saved(raw, shape, context, op.running)
@@ -178,6 +180,18 @@ def _normed(
         given = next((one for one in inputs if one[0] == "v"), None)
     weight = given[1] if given is not None else None
     return context.built.normed(weight) if weight is not None and is_zero(weight) else None
+
+
+def _bound(
+    raw: Raw,
+    inputs: list[tuple[str, torch.Tensor]],
+    shape: tuple[int, ...],
+    context: RunContext,
+) -> LostBound | None:
+    seq, given = (raw.seq, inputs) if raw.node is None else (raw.node_seq, [])
+    read = context.bounds.read_by(seq, given)
+    kept = {role: _at(one.values, raw.fact.index, shape, 0) for role, one in read.items()}
+    return fact(read, {role: at for role, at in kept.items() if at is not None})
 
 
 def _is_scalar(value: object) -> bool:

@@ -11,6 +11,7 @@ from gradscope.repair.write import (
     anew,
     arrays,
     backward,
+    bounded,
     columns,
     cycles,
     detached,
@@ -146,6 +147,7 @@ BY_FIELDS: Mapping[type[ask.Request], Callable[[Culprit, Any], Ways]] = {
     ask.FitNumber: instead.fitted,
     ask.FitCast: instead.fitted_cast,
     ask.CastOperand: wider.converted,
+    ask.WidenBound: bounded.widened,
     ask.IgnoreTarget: instead.ignored,
     ask.LeaveOutNothing: empty.left_out,
     ask.BoundIndex: instead.bounded_index,
@@ -247,8 +249,8 @@ def fixes_of(culprit: Culprit) -> tuple[Fix, ...]:
     stable form, the scaler that was to take the step."""
     fixes = culprit.finding.fixes
     requests = [fix.request for fix in fixes]
-    if any(isinstance(one, ask.Unsaturated) for one in requests):
-        return fixes  # the stable form of what is flat is as flat
+    if any(isinstance(one, ask.Unsaturated | ask.WidenBound) for one in requests):
+        return fixes  # the stable form of what is flat is as flat, and a bound is no formula
     if any(isinstance(one, ask.LowerRate) and one.update for one in requests):
         scaler = next(iter(training.through_scaler(culprit)), None)
         if scaler is None:

@@ -17,8 +17,8 @@ from gradscope.source.tree import names_in, parts
 TENSORS = frozenset(
     "self other mat1 mat2 tensor1 tensor2 x1 x2 target weight query key value".split()
 )
-_BACK = {"float16": "half()", "bfloat16": "bfloat16()", "float32": "float()"}
-_CASTS = {**_BACK, "float64": "double()"}
+BACK = {"float16": "half()", "bfloat16": "bfloat16()", "float32": "float()"}
+_CASTS = {**BACK, "float64": "double()"}
 
 
 def widened(culprit: Culprit) -> Iterator[Candidate]:
@@ -34,7 +34,7 @@ def widened(culprit: Culprit) -> Iterator[Candidate]:
         yield from _outside_of_autocast(culprit, tensors, wide, method)
     edits = rebound(culprit, set().union(*map(names_in, tensors)), f"{{x}}.{method}")
     if edits:
-        yield from _within(culprit, edits, wide)
+        yield from within_function(culprit, edits, wide)
         yield Candidate(f"compute what follows in {wide}", edits)
     nodes = culprit.source.nodes
     for node in tensors[:1]:
@@ -70,9 +70,9 @@ def _outside_of_autocast(
     yield Candidate(title, (source.replaced(statement, within(source, opening, statement, text)),))
 
 
-def _within(culprit: Culprit, widening: tuple[Edit, ...], wide: str) -> Iterator[Candidate]:
+def within_function(culprit: Culprit, widening: tuple[Edit, ...], wide: str) -> Iterator[Candidate]:
     """The wider dtype inside of the function alone, whose caller gets the dtype that it had."""
-    back = _BACK.get(culprit.dtype or "")
+    back = BACK.get(culprit.dtype or "")
     where = culprit.source.nodes.function(culprit.node) if culprit.node is not None else None
     if back is None or where is None:
         return

@@ -325,6 +325,7 @@ _WORDS: Mapping[type[ask.Request], _Words] = {
         "scale the loss before backward, and the gradients back before the step",
         "scaler.scale(loss).backward()\nscaler.step(optimizer)\nscaler.update()",
     ),
+    ask.WidenBound: ("dtype", "compute it in float32, from what the bound is of", "x.float()"),
     ask.WiderWeights: (
         "dtype",
         "hold the parameters in float32, and compute in {0.dtype} by autocast",
