@@ -182,7 +182,7 @@ def whole_parameter(culprit: Culprit, made: ast.stmt) -> Iterator[Candidate]:
     inside = [one for one in calls if culprit.dotted(one) in PARAMETERS and one.args]
     if value is not None and len(inside) == 1 and inside[0] is not value:
         (call,) = inside
-        text = culprit.source.written(value, {call: culprit.source.of(call.args[0])})
+        text = culprit.source.written(value, {call: culprit.text(call.args[0])})
         name = culprit.source.of(call.func)
         yield culprit.written("make a parameter of the whole", value, f"{name}({text})")
 
