@@ -72,12 +72,21 @@ class LostBound:
 @dataclass(frozen=True, slots=True)
 class Zeroed:
     """Where a parameter was made of zeros, or (`later`) filled with them, as the `number`th of all:
-    the user's frames, innermost first. `drawn`: its layer had given it numbers before."""
+    the user's frames, innermost first. `drawn`: its layer had given it numbers before.
+
+    `path` are the links that lead to its layer, from the variable that holds the model on: `net`
+    (empty of the only one), `.branch`, `[-1]`. Of these, as many as `own` lead to the module of the
+    method that fills it (0: there is none, or it is the whole model), as many as `given` to what
+    each of the calls behind the innermost frame was given, up to the first that was given none, the
+    whole model, or a weight that is not 0."""
 
     frames: tuple[Location, ...]
     number: int
     drawn: bool
     later: bool
+    path: tuple[str, ...] = ()
+    own: int = 0
+    given: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

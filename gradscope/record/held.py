@@ -54,6 +54,13 @@ def parts_of(name: str, value: Any) -> Iterator[tuple[str, Any]]:
             yield from ((f"{name}.{key}", one) for key, one in found)
 
 
+def link_to(module: torch.nn.Module, key: str) -> str:
+    """What leads from a module to the one in it; empty where that has no text of its own."""
+    if key.isidentifier():
+        return f".{key}"
+    return f"[{key}]" if isinstance(module, torch.nn.Sequential | torch.nn.ModuleList) else ""
+
+
 def kind_of_class(kind: type) -> int:
     """Whose file defines a class: `USER` also where there is none, as in a notebook."""
     if kind.__module__ == "__main__":  # which may be gradscope again, once the program has ended

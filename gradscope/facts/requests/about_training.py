@@ -322,7 +322,10 @@ class MakeEach(Request):
 class ZeroFactor:
     """A factor that starts at 0 as the other one does, and `place`, which has made it so: for both
     where it is `shared`, `earlier` for this one. It has so many dimensions. The rest is as in
-    `Zeroed`."""
+    `Zeroed`. Of several layers in a row `last` is what leads to the one behind all others: where
+    the call at `place` was given `all` of them, from what it was given, else from the variable that
+    holds the model, and `inside` from the module of the method there, but for the whole model.
+    `helper`: what fills them, in the function that is called there."""
 
     place: Location
     shared: bool
@@ -330,6 +333,10 @@ class ZeroFactor:
     drawn: bool
     later: bool
     dims: int
+    last: str = ""
+    inside: str = ""
+    all: bool = False
+    helper: Location | None = None
 
 
 class StartFactors(Request):

@@ -3,10 +3,10 @@ parameter of zeros."""
 
 import ast
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from itertools import count
+from itertools import count, pairwise
 from types import CodeType, FrameType
 from typing import Any
 
@@ -16,8 +16,17 @@ from torch import nn
 from gradscope.facts import Location, Normed, Zeroed
 from gradscope.record.definitions import given_at, kept_from, names_at, span, written_at
 from gradscope.record.events.provenance import storage_key
+from gradscope.record.held import link_to
 from gradscope.record.journal import Note
-from gradscope.record.sites import Site, file_in_torch, instruction_of, note_site, resolve
+from gradscope.record.names import Names, Path
+from gradscope.record.sites import (
+    Site,
+    file_in_torch,
+    instruction_of,
+    note_site,
+    resolve,
+    user_frames,
+)
 from gradscope.record.stand_ins import is_elsewhere, stand_in, without_us
 from gradscope.source import Source
 from gradscope.source.arguments import called
@@ -27,17 +36,21 @@ from gradscope.source.spans import ancestors
 _BETWEEN = ("nn/modules/container.py", "nn/modules/module.py", "nn/init.py")
 _NORMS = ("nn/utils/parametrizations.py", "nn/utils/weight_norm.py")
 _FRAMES = 8
+_APPLY: Any = nn.Module.apply.__code__
 _Sites = tuple[Site, Site]  # the user's frames, and those of libraries inside them
 
 
 @dataclass(frozen=True, slots=True)
 class _Filled:
     """Of a parameter: from where a module was `given` it, and from where it was filled with 0
-    (None: it was not), the last of these as the `number`th of all."""
+    (None: it was not), the last of these as the `number`th of all. By id, `own` is the module of
+    the method that fills it, and `calls` are those that the calls around that were given."""
 
     given: _Sites
     number: int
     zeroed: _Sites | None = None
+    own: int = 0
+    calls: tuple[int, ...] = ()
     before: "_Filled | None" = None  # another one that had the same memory
 
 
@@ -95,10 +108,14 @@ class Built:
         key = id(tensor) if id(tensor) in self._filled else self._ids.get(_memory(tensor), 0)
         known = self._filled.get(key)
         if known is not None:
-            number = next(self._number)
-            self._filled[key] = replace(known, number=number, zeroed=note_site(frame))
+            site, number = note_site(frame), next(self._number)
+            frames = user_frames(frame)
+            while frames and site[0] and frames[0].f_code is not site[0][0][0]:
+                del frames[0]
+            own, calls = _module_of(frames[:1]), tuple(_given_to(frames[:_FRAMES], key))
+            self._filled[key] = replace(known, number=number, zeroed=site, own=own, calls=calls)
 
-    def zeroed(self, parameter: torch.Tensor | None) -> Zeroed | None:
+    def zeroed(self, parameter: torch.Tensor | None, names: Names) -> Zeroed | None:
         """Of a parameter that is 0 everywhere; None where it is not known who has made it so."""
         known = self._filled.get(id(parameter))
         site = _of_user(known.zeroed or known.given) if known is not None else ()
@@ -107,7 +124,19 @@ class Built:
         later = known.zeroed is not None
         place = resolve(*site[0]) if later else given_at(*site[0])
         frames = (place, *(resolve(*one) for one in site[1:_FRAMES]))
-        return Zeroed(frames, known.number, not _of_user(known.given), later)
+        drawn, owner = not _of_user(known.given), names.owners.get(id(parameter))
+        found = Zeroed(frames, known.number, drawn, later)
+        links = _links(owner.path) if owner is not None else ()
+        if owner is None or not links:
+            return found
+        depths = {
+            id(one): at
+            for at, (_, one) in enumerate(owner.path, 1)
+            if names.parameters.keys() - {id(each) for each in one.parameters()}
+        }
+        given = tuple(_dead(known.calls, depths, owner.path))
+        root = links[0] if 1 in depths.values() else ""
+        return replace(found, path=(root, *links[1:]), own=depths.get(known.own, 0), given=given)
 
     def normed(self, weight: torch.Tensor) -> Normed | None:
         """Of a parameter of zeros that `weight_norm` has made of a weight; None where it is not
@@ -149,6 +178,63 @@ class Built:
 
 def is_number_zero(number: Any) -> bool:
     return type(number) in (int, float) and not number
+
+
+def _given_to(frames: Sequence[FrameType], parameter: int) -> Iterator[int]:
+    """By id, the modules that the calls behind the innermost frame were given, as an argument or by
+    `apply`, in which the parameter is."""
+    for one, caller in pairwise(frames):
+        found, between = _argument(one, parameter), one.f_back
+        while between is not None and between is not caller:
+            if between.f_code is _APPLY:
+                found = id(between.f_locals["self"])
+            between = between.f_back
+        if not found:
+            return
+        yield found
+
+
+def _argument(frame: FrameType, parameter: int) -> int:
+    """What a function was given to work on: what a class is made of is its own, and a method has
+    its own module in any case."""
+    code, own = frame.f_code, _module_of([frame])
+    for name in code.co_varnames[: code.co_argcount] if code.co_name != "__init__" else ():
+        value: Any = frame.f_locals.get(name)
+        if issubclass(type(value), nn.Module) and id(value) != own:
+            if any(id(one) == parameter for one in value.parameters()):
+                return id(value)
+    return 0
+
+
+def _module_of(frames: Sequence[FrameType]) -> int:
+    """By id, the module of which a method runs there."""
+    for one in frames:
+        value = one.f_locals.get(next(iter(one.f_code.co_varnames), ""))
+        if issubclass(type(value), nn.Module):
+            known = (vars(kind).get(one.f_code.co_name) for kind in type(value).__mro__)
+            if any(getattr(method, "__code__", None) is one.f_code for method in known):
+                return id(value)
+    return 0
+
+
+def _links(path: Path) -> tuple[str, ...]:
+    """What leads from the name of a model on to one of its layers; empty where a part of that has
+    no text of its own."""
+    links = [path[0][0]]
+    for (_, above), (key, one) in pairwise(path):
+        listed: Any = above if isinstance(above, nn.Sequential | nn.ModuleList) else ()
+        is_last = len(listed) > 1 and listed[-1] is one
+        links.append("[-1]" if is_last else link_to(above, key))
+    return tuple(links) if all(links) else ()
+
+
+def _dead(calls: Sequence[int], depths: Mapping[int, int], path: Path) -> Iterator[int]:
+    """How far down the path these are, up to the first with a weight that is not 0."""
+    for depth in (depths.get(call, 0) for call in calls):
+        inside = path[depth - 1][1].parameters() if depth else ()
+        if not depth or any(one.dim() > 1 and bool(one.any()) for one in inside):
+            return
+        yield depth
 
 
 def _of_user(sites: _Sites) -> Site:

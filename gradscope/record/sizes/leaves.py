@@ -247,7 +247,7 @@ class Leaves:
                 remade=one.remade,
                 lost_at=one.lost_at(),
                 replaced_at=place_of(one.replaced_at),
-                zeroed=self.built.zeroed(one.ref()) if one.has_stayed_zero else None,
+                zeroed=self.built.zeroed(one.ref(), self.known) if one.has_stayed_zero else None,
                 uniform=one.fact.uniform and not one.handed_out,
                 norms=(*one.norms, *[None] * (steps - len(one.norms))),
             )

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 
 from gradscope.facts import Holder, Location, Scope
-from gradscope.record.held import reached_from, scopes_in
+from gradscope.record.held import link_to, reached_from, scopes_in
 from gradscope.record.names import path_of
 from gradscope.record.sites import Site, place_of, user_frames
 from gradscope.record.sizes.leaves import Leaves
@@ -64,22 +64,15 @@ def _inside(
 ) -> Iterator[tuple[str, torch.nn.Module]]:
     yield name, module
     for key, child in module.named_children() if depth else ():
-        if link := _link(module, key):
+        if link := link_to(module, key):
             yield from _inside(name + link, child, depth - 1)
-
-
-def _link(module: torch.nn.Module, key: str) -> str:
-    """What leads from a module to the one in it; empty where that has no text of its own."""
-    if key.isidentifier():
-        return f".{key}"
-    return f"[{key}]" if isinstance(module, torch.nn.Sequential | torch.nn.ModuleList) else ""
 
 
 def spelled_inside(holder: torch.nn.Module, module: torch.nn.Module) -> str | None:
     """`.layers[0].norm`: what leads from a module to one that is somewhere in it."""
     prefix = next((key for key, one in holder.named_modules() if one is module), "")
     path = path_of(holder, "", prefix)
-    links = [_link(above, key) for (_, above), (key, _) in pairwise(path)]
+    links = [link_to(above, key) for (_, above), (key, _) in pairwise(path)]
     return "".join(links) if links and all(links) else None
 
 

@@ -1,22 +1,32 @@
 """A product of parameters that all start at 0, as in an adapter: those nearer to the input start
-from other numbers, and the last one keeps its zeros, so that the product is 0 at first (GS403)."""
+from other numbers, and the last one keeps its zeros, so that the product is 0 at first. So of
+several layers in a row, which one call or one loop has filled (GS403)."""
 
 import ast
-from collections.abc import Iterator
+import itertools
+import re
+from collections.abc import Iterator, Sequence
 
 from gradscope.facts import Edit
 from gradscope.facts import requests as ask
 from gradscope.repair.write.culprit import ATOMS, Candidate, Culprit
 from gradscope.repair.write.initial import RELU, SMALL, Filling, away_from_zero, by_init, filling_of
+from gradscope.repair.write.parameters import HOLDERS
 from gradscope.repair.write.splice import after
 from gradscope.repair.write.statements import body_of, left_out
 from gradscope.repair.write.uses import Uses
+from gradscope.source import Source
+from gradscope.source.arguments import called
 from gradscope.source.spans import ancestors, targets_of
-from gradscope.source.tree import parts
+from gradscope.source.tree import last_name, parts
 
 _RANDOM = {"torch.zeros": "torch.randn", "torch.zeros_like": "torch.randn_like"}
 _KEPT = "let the first factor keep the numbers that its layer gave it, and the other one its zeros"
 _DRAWN = "start the first factor from numbers drawn at random, and leave the other one at 0"
+_LAST = "start the last of these layers alone at 0, and let the others keep their numbers"
+_OF_PARTS = ("parameters", "named_parameters", "modules", "named_modules")
+_OF_LAYERS = ("children", "named_children")
+_Loop = ast.For | ast.comprehension
 
 
 def first_alone(culprit: Culprit, request: ask.StartFactors) -> Iterator[Candidate]:
@@ -25,7 +35,8 @@ def first_alone(culprit: Culprit, request: ask.StartFactors) -> Iterator[Candida
     if all(found):
         kept = all(one.drawn for one in request.factors)
         edits = dict.fromkeys(edit for edits in found for edit in edits)
-        yield Candidate(_KEPT if kept else _DRAWN, tuple(edits), begins_alike=kept)
+        title = _LAST if any(one.shared for one in request.factors) else _KEPT
+        yield Candidate(title if kept else _DRAWN, tuple(edits), begins_alike=kept)
     yield from away_from_zero(culprit)
 
 
@@ -36,11 +47,17 @@ def _started(culprit: Culprit, factor: ask.ZeroFactor) -> tuple[Edit, ...]:
         return ()
     made = source.nodes.statement(node)
     filling = filling_of(culprit, node)
+    if factor.shared and factor.all:
+        return _given_last(culprit, node, factor.last) if factor.drawn else ()
     if factor.shared:
-        return _one_of_loop(culprit, made, filling, factor) if filling is not None else ()
+        narrowed = _over_last(culprit, node, factor) if factor.drawn else ()
+        return narrowed or _one_of_loop(culprit, made, filling, factor)
     if factor.later:
-        if factor.drawn and (filling is not None or _does_one_thing(culprit, node)):
-            return (left_out(source, made),)
+        if factor.drawn and (filling is not None or _only_fills(culprit, node)):
+            if isinstance(source.parents[node], ast.Expr):
+                return (left_out(source, made),)
+            kept = _given_to(node)
+            return (culprit.replace(node, source.of(kept)),) if kept is not None else ()
         text = _drawn(culprit, filling.text, factor) if filling is not None else None
         return (culprit.replace(node, text),) if text is not None else ()
     zeros = [one for one in parts(node, ast.Call) if culprit.dotted(one) in _RANDOM]
@@ -53,36 +70,147 @@ def _started(culprit: Culprit, factor: ask.ZeroFactor) -> tuple[Edit, ...]:
     return after(source, made, text) if text is not None else ()
 
 
-def _does_one_thing(culprit: Culprit, node: ast.expr) -> bool:
+def _only_fills(culprit: Culprit, node: ast.expr) -> bool:
     """Whether a function of the file is called that does nothing but to fill."""
     callee = Uses(culprit.source).callee(node) if isinstance(node, ast.Call) else None
-    return callee is not None and len(body_of(callee)) == 1
+    if callee is None:
+        return False
+    body = body_of(callee)
+    plain = (one for each in body for one in _plain(each) if not isinstance(one, ast.Return))
+    return len(body) == 1 or all(_fills(culprit, one) for one in plain)
+
+
+def _plain(made: ast.stmt) -> list[ast.stmt]:
+    """The statements in one, but for the loops and conditions around them."""
+    around = ast.For | ast.If | ast.With
+    return [one for one in parts(made, ast.stmt) if not isinstance(one, around)]
 
 
 def _one_of_loop(
-    culprit: Culprit, made: ast.stmt, filling: Filling, factor: ask.ZeroFactor
+    culprit: Culprit, made: ast.stmt, filling: Filling | None, factor: ask.ZeroFactor
 ) -> tuple[Edit, ...]:
-    """What `for part in (self.down, self.up):` does to the second of them, without the loop; where
-    it does more than to fill, the first one is drawn behind it."""
+    """What `for part in (self.down, self.up):` does to the last of them, without the loop; where
+    it does more than to fill, the others are drawn behind it."""
     source = culprit.source
     loop = next((one for one in ancestors(source, made) if isinstance(one, ast.For)), None)
     if loop is None or not isinstance(loop.target, ast.Name):
         return ()
     match loop.iter:
-        case ast.Tuple(elts=[first, other]) | ast.List(elts=[first, other]):
-            pass
+        case ast.Tuple(elts=[_, _, *_] as items) | ast.List(elts=[_, _, *_] as items):
+            last, name = items[-1 if factor.earlier else 0], loop.target.id
         case _:
             return ()
-    if not factor.earlier:
-        first, other = other, first
-    text = _drawn(culprit, _of_item(culprit, filling.filled, loop.target.id, first), factor)
-    if loop.body == [made] and not loop.orelse:
-        lines = [] if factor.drawn else [text]
-        lines.append(_of_item(culprit, made, loop.target.id, other))
-        if None not in lines:
-            new = f"{source.newline}{source.indent(loop.lineno)}".join(filter(None, lines))
-            return (source.replaced(loop, new),)
-    return after(source, loop, text) if text is not None else ()
+    others = [one for one in items if one is not last]
+    filled = [_of_item(culprit, filling.filled, name, one) for one in others if filling]
+    drawn = [text for one in filled if (text := _drawn(culprit, one, factor)) is not None]
+    plain = _plain(loop)
+    are_filled = all(one is made or _fills(culprit, one) for one in plain) and not loop.orelse
+    if are_filled and plain == loop.body and (drawn or factor.drawn):
+        lines = [
+            *([] if factor.drawn else drawn),
+            *(_of_item(culprit, one, name, last) for one in plain),
+        ]
+        return (source.replaced(loop, f"{source.newline}{source.indent(loop.lineno)}".join(lines)),)
+    if are_filled and factor.drawn:
+        return (source.replaced(loop.iter, f"({source.of(last)},)"),)
+    return after(source, loop, *drawn) if drawn else ()
+
+
+def _fills(culprit: Culprit, made: ast.stmt) -> bool:
+    return isinstance(made, ast.Expr) and filling_of(culprit, made.value) is not None
+
+
+def _given_last(culprit: Culprit, node: ast.expr, last: str) -> tuple[Edit, ...]:
+    """`self.net[-1].apply(zero)` for `self.net.apply(zero)`, and `zero(self.net[-1])` for
+    `zero(self.net)`, also below what gives a name the result; `zero` around the last of what a
+    Sequential is made of."""
+    source, given = culprit.source, _given_to(node)
+    if not isinstance(node, ast.Call) or given is None:
+        return ()
+    if isinstance(given, HOLDERS) and isinstance(source.parents[node], ast.Expr):
+        return (_behind(source, given, last),)
+    if targets := targets_of(source, node):
+        line = _call_of(source, node, given, source.of(targets[0]) + last)
+        made = source.replaced(node, source.of(given))
+        return (made, *after(source, source.nodes.statement(node), line))
+    is_sequential = culprit.dotted(given) == "torch.nn.Sequential" and last == "[-1]"
+    item = given.args[-1] if is_sequential and isinstance(given, ast.Call) else None
+    if item is None or isinstance(item, ast.Starred):
+        return ()
+    text = _call_of(source, node, given, source.of(item))
+    (start, end), (first, past) = source.extent(node), source.extent(given)
+    cut = source.edit(start, first, ""), source.edit(past, end, "")
+    return (*cut, source.replaced(item, text))
+
+
+def _given_to(node: ast.expr) -> ast.expr | None:
+    """What a call fills, as the argument of a function or by `apply`."""
+    if not isinstance(node, ast.Call):
+        return None
+    if called(node) == "apply" and isinstance(node.func, ast.Attribute):
+        return node.func.value
+    return next(iter(node.args), None)
+
+
+def _call_of(source: Source, call: ast.Call, given: ast.expr, text: str) -> str:
+    """The same call of something else."""
+    named = [f"{one.arg}={source.of(one.value)}" for one in call.keywords]
+    listed = [text if one is given else source.of(one) for one in call.args]
+    function = source.of(call.func)
+    if given not in call.args:
+        function = f"{text}.{called(call)}"
+    return f"{function}({', '.join((*listed, *named))})"
+
+
+def _over_last(culprit: Culprit, node: ast.expr, factor: ask.ZeroFactor) -> tuple[Edit, ...]:
+    """`for one in self.net[-1].modules()` for `for one in self.net.modules()`, and
+    `self.net[-1:]` for `self.net`, of the innermost loop that goes through the layers."""
+    source, loops = culprit.source, list[_Loop]()
+    for around in itertools.takewhile(
+        lambda one: not isinstance(one, ast.FunctionDef), ancestors(source, node)
+    ):
+        loops += [around] if isinstance(around, ast.For) else getattr(around, "generators", [])
+    for at, loop in enumerate(loops):
+        for holder in parts(loop.iter, ast.expr):
+            last = _led_from(source, holder, loops[at + 1 :], factor)
+            if last and (edits := _narrowed(source, holder, last)):
+                return edits
+    return ()
+
+
+def _led_from(
+    source: Source, holder: ast.expr, around: Sequence[_Loop], factor: ask.ZeroFactor
+) -> str:
+    """What leads to the last layer from what the text calls so; empty where it does not tell."""
+    name = last_name(holder)
+    found = re.fullmatch(rf"(?:.*\.)?{name}([.\[].*)", factor.last) if name else None
+    function = source.nodes.function(holder)
+    own = function.args.args[:1] if isinstance(function, ast.FunctionDef) else []
+    if found is not None or [source.of(holder)] == [one.arg for one in own]:
+        return found[1] if found is not None else factor.inside
+    for at, loop in enumerate(around):
+        if isinstance(holder, ast.Name) and last_name(loop.target) == name:
+            outer = _led_from(source, loop.iter, around[at + 1 :], factor)
+            return re.sub(r"^(\.\w+|\[-?\d+\])", "", outer)
+    return ""
+
+
+def _narrowed(source: Source, holder: ast.expr, last: str) -> tuple[Edit, ...]:
+    above = source.parents[holder]
+    call = source.parents[above] if isinstance(above, ast.Attribute) else holder
+    method = above.attr if isinstance(above, ast.Attribute) else "children"
+    if method in _OF_PARTS:
+        return (_behind(source, holder, last),)
+    if method in _OF_LAYERS and last == "[-1]":
+        return (_behind(source, holder, "[-1:]"),)
+    if method == "children" and isinstance(call, ast.expr):
+        return (source.replaced(call, f"({source.of(holder)}{last},)"),)
+    return ()
+
+
+def _behind(source: Source, node: ast.expr, text: str) -> Edit:
+    _, end = source.extent(node)
+    return source.edit(end, end, text)
 
 
 def _of_item(culprit: Culprit, node: ast.expr | ast.stmt, name: str, item: ast.expr) -> str:

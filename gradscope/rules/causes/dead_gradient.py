@@ -51,6 +51,7 @@ from gradscope.rules.wording import phrases
 from gradscope.rules.wording.dead_gradient_words import (
     BOTH_AT_ZERO,
     PUTS_OTHERS,
+    ROW_AT_ZERO,
     WORDS,
     what_of,
     when,
@@ -64,7 +65,8 @@ class DeadGradient(Rule):
     """
     ## What it does
     Finds trained parameters that never get a gradient, or only exact zeros, and the place where the
-    way back to them ends. Also parameters whose gradient no optimizer uses.
+    way back to them ends. So also of several layers in a row that start at 0, and of parameters
+    whose gradient no optimizer uses.
 
     ## Why is this bad?
     They keep their initial values while the rest of the model trains around them. Nothing raises:
@@ -138,8 +140,9 @@ class DeadGradient(Rule):
         why, step = WORDS[first.reason].why, first.step
         fix = made_anew(group, magnitudes) or _fix(first)
         if factors := factors_at_zero(group, magnitudes):
-            related = places(("product", place, label))
-            place, (why, label, _) = factors[0].place, BOTH_AT_ZERO
+            helper = factors[0].helper
+            related = places(("product", place, label), ("use", helper, "fills it with 0"))
+            place, (why, label, _) = factors[0].place, ROW_AT_ZERO if helper else BOTH_AT_ZERO
             step, fix = first_pass(group, magnitudes), ask.StartFactors(factors)
         gets = "parameter gets" if len(group) == 1 else "parameters get"
         names = [one.leaf for one in group]

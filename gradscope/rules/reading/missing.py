@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from gradscope.facts import (
     Absence,
@@ -106,7 +107,7 @@ def factors_at_zero(group: Sequence[Absence], magnitudes: Magnitudes) -> tuple[a
     most = max((len(leaf.shape) for leaf in nearer), default=0)  # and no bias
     before = [leaf.zeroed for leaf in nearer if leaf.zeroed and len(leaf.shape) == most]
     factors = (_factor(one, before, behind, most) for one in before) if behind else ()
-    return tuple(dict.fromkeys(factors))
+    return tuple({one.place: one for one in factors}.values())
 
 
 def _factor(
@@ -122,9 +123,31 @@ def _factor(
     place = next(alone, None)
     own = min(other.number for other in before if other.frames[0] == one.frames[0])
     is_first = all(own < other.number for other in others)
-    return ask.ZeroFactor(
+    found = ask.ZeroFactor(
         place or one.frames[0], place is None, is_first, one.drawn, one.later, dims
     )
+    if place is not None:
+        return found
+    first = min(others, key=lambda other: other.number)
+    call, depth, last = next(_calls_for_all(one, others), (len(one.given), 0, first))
+    return replace(
+        found,
+        place=one.frames[call],
+        last="".join(last.path[depth:]),
+        inside="".join(last.path[last.own :]) if last.own and not call else "",
+        all=depth > 0,
+        helper=one.frames[0] if call else None,
+    )
+
+
+def _calls_for_all(one: Zeroed, behind: Sequence[Zeroed]) -> Iterator[tuple[int, int, Zeroed]]:
+    """The calls that were given a module with a layer and with one behind it, the innermost first,
+    with how far down the path of both that is, and the one behind it."""
+    for call, depth in enumerate(one.given, 1):
+        for other in behind:
+            is_given = other.given[call - 1 : call] == (depth,)
+            if is_given and other.path[:depth] == one.path[:depth]:
+                yield call, depth, other
 
 
 def first_pass(group: Sequence[Absence], magnitudes: Magnitudes) -> int:

@@ -237,6 +237,13 @@ BOTH_AT_ZERO = Words(
     "starts at 0, as does what it is multiplied by",
     "start the first factor away from 0, and leave the other one at 0",
 )
+# The same, of layers that are started by a function which a call gives all of them.
+ROW_AT_ZERO = Words(
+    "Several layers in a row start at 0. What they give is 0, and so is what goes back through each"
+    " of them, so that no weight of theirs ever moves. Of the last one alone, the others would move"
+    " from the second step on.",
+    "starts all of these layers at 0",
+)
 
 
 def what_of(absence: Absence) -> str:
