@@ -146,7 +146,9 @@ class DeadGradient(Rule):
             step, fix = first_pass(group, magnitudes), ask.StartFactors(factors)
         gets = "parameter gets" if len(group) == 1 else "parameters get"
         names = [one.leaf for one in group]
-        own = tuple(Symptom(_trouble(one), Subject.GRADIENT, one.step, one.leaf) for one in group)
+        troubles = (Trouble.NONE if one.missing else Trouble.ZERO for one in group)
+        pairs = zip(troubles, group, strict=True)
+        own = tuple(Symptom(it, Subject.GRADIENT, one.step, one.leaf) for it, one in pairs)
         return self.found(
             f"{len(group)} {gets} {what_of(first)}{when(first)}: {phrases.listed(names)}",
             why,
@@ -241,13 +243,8 @@ class DeadGradient(Rule):
         if not last.loss:
             return self._about_nothing_left(where, trained, since)
         place, label, related = _told_at([where])
-        instead: Fix | ask.Request = Fix(
-            "graph",
-            "leave this function away where the model gives its output, or use one that is never"
-            " flat",
-            "unsafe",
-            "nn.LeakyReLU() for nn.ReLU()",
-        )
+        title = "leave this function away at the end of the model, or use one that is never flat"
+        instead: Fix | ask.Request = Fix("graph", title, "unsafe", "nn.LeakyReLU() for nn.ReLU()")
         if where.call is not None and where.call.op == "relu" and where.ends:
             instead = ask.LeaveOutRectifier(where.put_at, where.built_at)
         return self.found(
@@ -343,10 +340,6 @@ def _cleared(magnitudes: Magnitudes) -> Iterator[list[Update]]:
             yield updates
 
 
-def _trouble(absence: Absence) -> Trouble:
-    return Trouble.NONE if absence.missing else Trouble.ZERO
-
-
 def _told_at(group: Sequence[Absence]) -> tuple[Location | None, str, tuple[Related, ...]]:
     """The place that is told, what is said of it, and others to point at."""
     absence = group[0]
@@ -396,8 +389,6 @@ def _fix(absence: Absence) -> Asked:
             title = "bring the inputs back to where the slope is not 0"
             code = "a smaller learning rate or initialisation; or nn.LeakyReLU, which is never flat"
             return Fix("init", title, "unsafe", code)
-        case NoGradient.ZERO_WEIGHT if absence.related is not None:
-            return Fix("data", "give what multiplies it other values than 0", "unsafe")
         case NoGradient.ZERO_VALUE:
             return ask.DrawWeights(absence.leaf, are_small=True)
     return ask.Reattach(absence.reason)

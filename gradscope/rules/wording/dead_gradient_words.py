@@ -210,7 +210,7 @@ WORDS = {
     NoGradient.ZERO_WEIGHT: Words(
         "The other factor of the product is exactly 0, and so is the derivative.",
         "times exactly 0",
-        "start the other factor away from 0",
+        "keep the other factor away from 0",
     ),
     NoGradient.BY_INF: Words(
         "What it divides by is inf: the result is the same whatever the operand is, and the slope"
