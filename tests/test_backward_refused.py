@@ -1521,6 +1521,40 @@ def test_running_averages_under_keys_are_detached_where_the_next_step_reads_them
     assert "0.9 * before.detach() + 0.1 * loss\n" in found.fixes[0].patch
 
 
+NOW_AND_THEN = """\
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+net = nn.Linear(3, 4)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+
+
+def smoothed(size, before):
+    now = before + 0.1 * (size - before)
+    return (size - now).square(), now
+
+
+level = torch.zeros(())
+for step in range(20):
+    optimizer.zero_grad()
+    net(torch.randn(8, 3)).square().mean().backward()
+    optimizer.step()
+    if step % 8 == 0:
+        loss, level = smoothed(net(torch.randn(8, 3)).square().sum().sqrt(), level)
+        loss.backward()
+"""
+
+
+def test_what_a_loss_that_is_computed_now_and_then_has_carried_on_is_known(here):
+    (found,) = refused(diagnosed_text(NOW_AND_THEN, here, verify=True))
+
+    assert "`level` carries the graph of an earlier step" in found.message
+    assert NOW_AND_THEN.splitlines()[found.location.line - 1].startswith("    now = before")
+    assert found.fixes[0].verified
+    assert "level = level.detach()" in found.fixes[0].patch
+
+
 PROJECTED = """\
 import torch
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from gradscope.facts import OTHERS, Kind, NanRead, NotChecked, Subject, Trace, Unexamined
+from gradscope.facts import OTHERS, Kind, NanRead, NotChecked, Subject, Trace, Unexamined, refusals
 from gradscope.repair.again import FAILURES, Again, failure_text
 from gradscope.report.status import Doing
 
@@ -121,6 +121,11 @@ def _where_it_broke(
         began = _in_full(again, older, again.budget.seconds, patches)
         if not isinstance(began, str) and began.symptoms and not _was_bad_before(began):
             at, found = older, began
+    elif at.since and _was_freed_before(found):
+        older = replace(at, since=0)
+        began = _in_full(again, older, again.budget.seconds, patches)
+        if not isinstance(began, str) and began.refusal and not _was_freed_before(began):
+            at, found = older, began
     kept = replace(
         found, ending=seen.ending, effects=seen.effects, processes=seen.processes, unexamined=None
     )
@@ -133,6 +138,13 @@ def _was_bad_before(found: Trace) -> bool:
     of a DataLoader's: a state that nobody watches may have been bad for long."""
     outside = [one for one in found.events if one.kind is Kind.SOURCE and one.sample is None]
     return bool(outside) and not _shows_birth(found)
+
+
+def _was_freed_before(found: Trace) -> bool:
+    """Whether backward met a part of a graph that was used up before the steps that were looked
+    at."""
+    refusal = found.refusal
+    return isinstance(refusal, refusals.GraphFreed) and refusal.shared.made is None
 
 
 def _shows_birth(found: Trace) -> bool:

@@ -19,6 +19,7 @@ from gradscope.record.context import RunContext
 from gradscope.record.events.provenance import storage_key
 from gradscope.record.grad_modes import guard_of
 from gradscope.record.held import alive, parts_of, variables
+from gradscope.record.journal import Note
 from gradscope.record.optimizers import Work, held_by, parameters_of
 from gradscope.record.passes import BackwardPass
 from gradscope.record.refusals.switches import Switches
@@ -27,6 +28,7 @@ from gradscope.record.stand_ins import behind
 
 _sequence_nr = torch._C._autograd._get_sequence_nr
 _PASSES = 4  # backward passes whose graphs are known, as in the journal
+_MOST_PASSES = 16
 _MOST_WRITES = 4_096
 _MOST_UPDATES = 16
 _MOST_MODULES = 1_000  # whose attributes are looked at
@@ -52,12 +54,14 @@ class Noted:
 @dataclass(frozen=True, slots=True)
 class Pass:
     """A backward pass that is over. `above` are the nodes that it reached, by number, with those
-    that hand them their gradient."""
+    that hand them their gradient; `carried` what the program then held of graphs."""
 
     above: Mapping[int, tuple[int, ...]]
     until: int  # the number of the first node that was made after it
     place: Location
     carried: Mapping[int, Sequence[Carried]]
+    calls: Mapping[int, Note]  # of what is carried
+    frees: bool  # the graph
 
 
 @dataclass(slots=True)
@@ -90,7 +94,7 @@ class Notes:
         self.updates: deque[Updated] = deque(maxlen=_MOST_UPDATES)
         self._optimizers: list[tuple[weakref.ref[Any], sites.Site]] = []
         self._loaded: list[tuple[weakref.ref[Any], sites.Site]] = []
-        self.passes: deque[Pass] = deque(maxlen=_PASSES)
+        self.passes: list[Pass] = []  # the latest, and the last one at each place before these
         self.left_on: Location | None = None  # what had switched gradients off when autograd raised
         self.switches = Switches()
 
@@ -160,7 +164,15 @@ class Notes:
                 for node, by in one.above.items()
             }
         carried = held_graphs(frame, place)
-        self.passes.append(Pass(above, _sequence_nr(), place, carried))
+        noted = ((number, self._context.journal.call_of(number)) for number in carried)
+        calls = {number: note for number, note in noted if note is not None}
+        frees = not any(one.args[1:2])  # `retain_graph`
+        self.passes.append(Pass(above, _sequence_nr(), place, carried, calls, frees))
+        # A loss that is computed now and then may have left something long ago.
+        before, latest = self.passes[:-_PASSES], self.passes[-_PASSES:]
+        later = {one.place for one in latest}
+        self.passes = [*(one for one in before if one.place not in later), *latest]
+        del self.passes[:-_MOST_PASSES]
 
 
 def _place_of(

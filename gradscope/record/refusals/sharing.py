@@ -38,14 +38,9 @@ class Sharing:
     def shared(self, nodes: set[Any], raised: Raised) -> refusals.Shared | None:
         """The part through which an earlier pass has run, if it holds any of these nodes: where the
         present graph leads into it."""
-        earlier = next(
-            (
-                one
-                for one in reversed(self._notes.passes)
-                if any(node._sequence_nr() in one.above for node in nodes)
-            ),
-            None,
-        )
+        numbers = {node._sequence_nr() for node in nodes}
+        passes = (one for one in reversed(self._notes.passes) if one.frees)
+        earlier = next((one for one in passes if not numbers.isdisjoint(one.above)), None)
         if earlier is None:
             return None
         old = {node for node in raised.nodes if is_older(node, earlier.until)}
@@ -59,12 +54,14 @@ class Sharing:
         end = max(found, key=lambda one: one._sequence_nr())
         seq = end._sequence_nr()
         made = self._context.call(end)
+        if made is None and (note := earlier.calls.get(seq)) is not None:
+            made = to_call(note, seq, graph.node_name(end))
         after = [one for one in self._notes.updates if one.seq >= earlier.until]
         leaves = leaf_ids({node: [] for node in below[end]})
         moved = any(leaves & set(map(id, one.parameters)) for one in after)
         written = self._written(below[end], earlier.until)
         beyond = leaf_ids(raised.nodes) - leaves
-        carried = self._carried(end, earlier, raised)
+        carried = self._carried(end, earlier, raised, made)
         once = self._once(seq, earlier.until)
         weighed, entwined = (
             self._weighed(end, leaves, earlier, raised) if not beyond else ((), False)
@@ -128,14 +125,15 @@ class Sharing:
         readers = (self._context.call(one) for one in above[end] if beyond)
         return tuple(call for call in readers if call is not None), entwined
 
-    def _carried(self, end: Any, earlier: Pass, raised: Raised) -> tuple[refusals.Carried, ...]:
+    def _carried(
+        self, end: Any, earlier: Pass, raised: Raised, made: Call | None
+    ) -> tuple[refusals.Carried, ...]:
         """The ways to reach a value, those first that reach now what was computed from it."""
         seq, now = end._sequence_nr(), raised.frame
         held = held_graphs(now, earlier.place) if now is not None else {}
         after = {node._sequence_nr() for node in up({end}, raised.nodes)} | {seq}
         leading = [one for number in after for one in held.get(number, ())]
         found = sorted(earlier.carried.get(seq, ()), key=lambda one: one not in leading)
-        made = self._call_of(seq)
         frames = made.frames if made is not None else ()
         return tuple(
             replace(one, kept=one in held.get(seq, ()), set_at=_set_at(one.name, now, frames))
