@@ -196,7 +196,7 @@ class Sizes:
             result, self._running = engine(one), None
         except BaseException:
             self._note_running()
-            self.inspection.note_refused(flow, one.above)
+            self.inspection.note_refused(one.above)
             raise
         finally:
             if crossings is not None:

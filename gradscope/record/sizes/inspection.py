@@ -42,8 +42,8 @@ _sequence_nr = torch._C._autograd._get_sequence_nr
 
 class Inspection:
     """Watches the forward and hooks the backward of the first steps, then of ever fewer, and the
-    backward of those whose graph has grown. `asked` tells of one more step, that somebody asks for
-    with those right after it, or None."""
+    backward of those whose graph has grown. `asked` tells of one more step, that somebody asks for,
+    or None; of those right after it the forward is watched, in case that backward raises."""
 
     def __init__(self, context: RunContext) -> None:
         self.asked: Callable[[], int | None] = lambda: None
@@ -53,6 +53,8 @@ class Inspection:
         self.flow: Flow | None = None
         self.refused: Flow | None = None  # of the forward whose backward raised
         self.reached: set[int] = set()  # the leaves, by id, of the graphs whose backward raised
+        self._left: Flow | None = None  # the last forward that was watched
+        self._in_case = False  # the present one is, in case that its backward raises
         self._largest = 0  # nodes made for the largest graph that was inspected
         self.made = self._made_until = 0  # nodes of the last graph; of all until then
         self._dispatch = Dispatch(context)
@@ -71,10 +73,11 @@ class Inspection:
     def watch_forward(self, passes: int, *, wanted: bool = False) -> None:
         """Watch the coming forward, after so many passes, if it is to be inspected."""
         asked = self.asked()
-        is_asked = bool(asked) and 0 <= passes - (asked or 0) <= _AFTER  # not of all steps
-        is_due = wanted or is_chosen(passes) or is_asked
-        if self.flow is not None or not is_due or is_profiling():
+        is_due = wanted or is_chosen(passes) or passes == asked
+        in_case = bool(asked) and 0 < passes - (asked or 0) <= _AFTER
+        if self.flow is not None or not (is_due or in_case) or is_profiling():
             return
+        self._in_case = not is_due
         self.flow = Flow(self._context, self._early)
         self._dispatch.follow(self.flow)
 
@@ -82,14 +85,15 @@ class Inspection:
         flow, self.flow, self.refused = self.flow, None, None
         if flow is not None:
             self._dispatch.follow(None)
-        return flow
+        self._left = flow
+        return None if self._in_case else flow
 
-    def note_refused(self, flow: Flow | None, above: Nodes) -> None:
+    def note_refused(self, above: Nodes) -> None:
         """The backward of this graph raised: the next one is inspected in its place."""
-        self.refused = flow
+        self.refused = self._left
         self.reached |= leaf_ids(above)
         self.look_anew()
-        if flow is not None:
+        if self._left is not None:
             self.watch_forward(0)
 
     def look_anew(self) -> None:
