@@ -39,8 +39,8 @@ class Sharing:
         """The part through which an earlier pass has run, if it holds any of these nodes: where the
         present graph leads into it."""
         numbers = {node._sequence_nr() for node in nodes}
-        passes = (one for one in reversed(self._notes.passes) if one.frees)
-        earlier = next((one for one in passes if not numbers.isdisjoint(one.above)), None)
+        passes = [one for one in self._notes.passes[::-1] if not numbers.isdisjoint(one.above)]
+        earlier = next((one for one in passes if one.frees), next(iter(passes), None))
         if earlier is None:
             return None
         old = {node for node in raised.nodes if is_older(node, earlier.until)}
