@@ -314,7 +314,7 @@ scale = torch.tensor(1.0, requires_grad=True)
 density = scale * torch.tensor([[0.3, 0.2, 0.5], [0.1, 0.4, -0.2]])
 colour = torch.tensor([0.2, 0.9, 0.4])
 passed = torch.exp(-torch.relu(density) * torch.tensor([0.5, 0.5, 1e10]))
-before = torch.cumprod(passed, -1) / passed
+before = torch.cumprod(passed, -1) / (2 * passed) * 2
 bias = torch.tensor([0.1, 0.2], requires_grad=True)
 loss = ((1 - passed) * before * colour).sum() + bias.square().sum()
 loss.backward()
@@ -329,6 +329,14 @@ def test_a_stable_form_that_rounding_takes_the_value_from_is_not_verified(tmp_pa
     assert isinstance(form.verdict, Holds) and form.verdict.but == OffTruth()
     verified = [fix.verdict.effects.truth for fix in fixes if isinstance(fix.verdict, Verified)]
     assert verified and all(truth is not None and truth.is_met for truth in verified)
+
+
+@pytest.mark.long
+def test_a_form_that_never_divides_is_verified_in_its_place(tmp_path: Path):
+    text = CANCELLED.replace("(2 * passed) * 2", "passed")
+    form = diagnosed_text(text, tmp_path, verify=True).findings[0].fixes[0]
+
+    assert form.kind == "stable-op" and isinstance(form.verdict, Verified)
 
 
 ROUNDED = """
