@@ -196,3 +196,37 @@ for _ in range(4):
     assert (found["evidence"]["reason"], found["location"]["line"]) == ("detach", 9)
     assert found["fixes"][0]["verified"] is True
     assert "+    flat = h.ravel()" in found["fixes"][0]["patch"]
+
+
+PLACES = """import torch
+from torch import nn
+
+torch.manual_seed(0)
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.places = nn.Parameter(torch.randn(5, 4) * 0.02).unsqueeze(0)
+        self.out = nn.Linear(4, 1)
+
+    def forward(self, x):
+        return self.out(x + self.places)
+
+
+net = Net()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for _ in range(4):
+    optimizer.zero_grad()
+    net(torch.randn(8, 5, 4)).square().mean().backward()
+    optimizer.step()
+"""
+
+
+def test_a_method_of_a_parameter_is_called_on_all_that_it_is_made_of(gradscope, tmp_path):
+    (tmp_path / "places.py").write_text(PLACES)
+    done = gradscope("trace", "places.py", "--format", "json")
+
+    fix = json.loads(done.stdout)["findings"][0]["fixes"][0]
+    assert fix["verified"] is True
+    assert "self.places = nn.Parameter((torch.randn(5, 4) * 0.02).unsqueeze(0))" in fix["patch"]
