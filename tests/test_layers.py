@@ -149,6 +149,12 @@ def test_no_file_is_named_after_nothing(pattern):
     assert list(PACKAGE.rglob(pattern)) == []
 
 
+def test_no_file_has_the_name_of_another():
+    names = [file.name for file in PACKAGE.rglob("*.py") if file.name != "__init__.py"]
+
+    assert sorted(one for one in set(names) if names.count(one) > 1) == []
+
+
 def test_files_stay_short():
     long = {
         str(file.relative_to(ROOT)): lines

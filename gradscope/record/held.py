@@ -15,7 +15,7 @@ from gradscope.record.sites import OURS, USER, kind_of, kind_of_file, user_frame
 _MANY = 200  # entries of a container that are looked through
 _DEEPEST = 3  # holders between a variable and a module: `trainer.parts["nets"][0]`
 _MOST_HELD = 20_000  # values that are looked at for one frame
-_CALL = torch.nn.Module._call_impl.__code__
+CALL = torch.nn.Module._call_impl.__code__
 
 
 def variables(scope: Mapping[str, Any]) -> list[tuple[str, Any]]:
@@ -142,11 +142,16 @@ def has_peers() -> bool:
     return distributed.is_available() and distributed.is_initialized()
 
 
+def is_within(module: Any, outer: torch.nn.Module) -> bool:
+    """Whether it is a part of another one, or that itself."""
+    return any(one is module for one in outer.modules())
+
+
 def outermost(frame: FrameType | None) -> tuple[Any, FrameType | None]:
     """The outermost module that runs there, and who of the user's called it."""
     root = caller = None
     while frame is not None:
-        one = frame.f_locals.get("self") if frame.f_code is _CALL else None
+        one = frame.f_locals.get("self") if frame.f_code is CALL else None
         if one is not None:
             root, caller = one, frame.f_back
         frame = frame.f_back

@@ -27,6 +27,7 @@ from gradscope.record.probes.derivative import (
     by_autograd,
     right_gradients,
 )
+from gradscope.record.probes.gathered import Uses
 from gradscope.record.probes.purpose import is_identity, passes_through, rounds
 from gradscope.record.probes.raising import Raises, first_backward
 from gradscope.record.probes.relations import Evidence, condition, relate, wrong_at
@@ -34,7 +35,6 @@ from gradscope.record.probes.resized import Resized
 from gradscope.record.probes.saved_wrongly import saved_wrongly
 from gradscope.record.probes.shapes import exchanged, reshaped
 from gradscope.record.probes.slips import slips
-from gradscope.record.probes.uses import Uses
 
 DTYPES = (torch.float64, torch.float32)
 # Relations that a wrong tensor among the saved ones may explain better.

@@ -22,9 +22,9 @@ from gradscope.record.forking import FORKS
 from gradscope.record.probes.calls import Copied
 from gradscope.record.probes.changes import Change, changes, conjugated
 from gradscope.record.probes.derivative import Sample, Truth
+from gradscope.record.probes.gathered import Run, Uses
 from gradscope.record.probes.relations import some, wrong_at
 from gradscope.record.probes.resized import Resized, of_shape
-from gradscope.record.probes.uses import Run, Uses
 from gradscope.source import Source
 
 SECONDS = 3.0  # of computing, for all changes of one backward

@@ -172,9 +172,9 @@ class _Inquiry:
         self.context.names.look(raised.frame)
         bare = [root for root in raised.roots if root.grad_fn is None and not root.requires_grad]
         held = self._frozen_as_a_whole()
-        has_learnt = any(id(leaf) in held for one in self._notes.updates for leaf in one.parameters)
+        learnt = {id(leaf) for one in self._notes.updates for leaf in one.parameters}
         cut = self._cut(bare, raised)
-        has_learnt = has_learnt and cut["reason"] is not NoGradient.CHECKPOINT
+        has_learnt = bool(held & learnt) and cut["reason"] is not NoGradient.CHECKPOINT
         cut = {"reason": NoGradient.FROZEN} if has_learnt else cut
         switch = self._notes.switches.left_off(raised.frame)
         return refusals.WithoutGraph(

@@ -4,18 +4,16 @@ argument tells the function of the mode."""
 import ast
 from collections.abc import Iterable, Mapping
 from types import FrameType
-from typing import Any
 
-import torch
 from torch import nn
 
 from gradscope.facts import Drop, KeptDropout, Location
 from gradscope.record.context import RunContext
+from gradscope.record.held import CALL, is_within
 from gradscope.record.sites import USER, instruction_of, kind_of, note_site, place_of
 from gradscope.source import expression, parsed
 from gradscope.source.arguments import argument, spelled
 
-_CALL: Any = torch.nn.Module._call_impl.__code__
 _MOST = 32  # places
 _MODE = "training", 2  # F.dropout(input, p, training)
 _SHARE = "dropout_p", 4  # F.scaled_dot_product_attention(query, key, value, attn_mask, dropout_p)
@@ -50,11 +48,10 @@ class Dropouts:
     ) -> Iterable[KeptDropout]:
         """Of each model that was trained in train mode, together."""
         for model in trained:
-            within = {id(one) for one in model.modules()}
             found = [
                 (drop, step)
                 for drop, root, step in self._found.values()
-                if drop is not None and (id(root) in within or _holds(root, model))
+                if drop is not None and (is_within(root, model) or is_within(model, root))
             ]
             if found:
                 name = names.get(id(model)) or type(model).__name__
@@ -62,14 +59,10 @@ class Dropouts:
                 yield KeptDropout(name, tuple(drop for drop, _ in found), last)
 
 
-def _holds(root: nn.Module, model: nn.Module) -> bool:
-    return any(one is model for one in root.modules())
-
-
 def _asked(frame: FrameType | None) -> FrameType | None:
     """The user's frame that called the function; None where a module of a library has."""
     while frame is not None and kind_of(frame.f_code) != USER:
-        if frame.f_code is _CALL:
+        if frame.f_code is CALL:
             return None
         frame = frame.f_back
     return frame

@@ -72,9 +72,9 @@ class Inspection:
 
     def watch_forward(self, passes: int, *, wanted: bool = False) -> None:
         """Watch the coming forward, after so many passes, if it is to be inspected."""
-        asked = self.asked()
+        asked = self.asked() or 0  # which is looked at in any case
         is_due = wanted or is_chosen(passes) or passes == asked
-        in_case = bool(asked) and 0 < passes - (asked or 0) <= _AFTER
+        in_case = 0 < asked < passes <= asked + _AFTER
         if self.flow is not None or not (is_due or in_case) or is_profiling():
             return
         self._in_case = not is_due

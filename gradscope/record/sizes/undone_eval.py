@@ -12,6 +12,7 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from gradscope.facts import BackToTrain, EvalUndone
+from gradscope.record.held import is_within
 from gradscope.record.sites import USER, Site, instruction_of, kind_of, place_of
 from gradscope.record.sizes.followers import keeps_statistics
 from gradscope.record.sizes.sights import spelled_inside
@@ -111,7 +112,7 @@ class UndoneEval:
         beside = [one for one in new if not (one.was_frozen or id(one) in frozen)]
         for one in new:
             one.is_back = True
-            one.is_habit |= any(not _holds(other.module, one.module) for other in beside)
+            one.is_habit |= any(not is_within(one.module, other.module) for other in beside)
         for one in inside:
             one.meant &= id(one) in frozen
             if one.meant:
@@ -189,10 +190,6 @@ def _is_frozen(module: nn.Module) -> bool:
     """Whether it has parameters, and all are."""
     is_trained = any(one.requires_grad for one in module.parameters())
     return not is_trained and any(True for _ in module.parameters())
-
-
-def _holds(outer: nn.Module, inner: nn.Module) -> bool:
-    return any(one is inner for one in outer.modules())
 
 
 def _unique(values: Iterable[Any]) -> tuple[Any, ...]:
