@@ -238,7 +238,11 @@ class Names:
                 name = self._path_of(held)
             if name is not None:
                 return name
-        return held_as(user_frames(frame), lambda value: _is_same(value, tensor), self.given)
+        frames = list(user_frames(frame))
+        # A library may have added dimensions of size 1 to what it was given.
+        return held_as(frames, lambda value: _is_same(value, tensor), self.given) or held_as(
+            frames, lambda value: _is_same(value, tensor, of_size_1=False), self.given
+        )
 
     def name_of_leaf(self, leaf: torch.Tensor, frame: FrameType | None) -> str | None:
         """The same for a tensor that is known itself, and not by its memory."""
@@ -343,9 +347,9 @@ def path_of(root: torch.nn.Module, name: str, prefix: str) -> Path:
     return tuple(path)
 
 
-def _is_same(value: Any, tensor: torch.Tensor) -> bool:
+def _is_same(value: Any, tensor: torch.Tensor, of_size_1: bool = True) -> bool:
     """The tensor itself, or another Python object over the very same elements: what autograd
-    saved comes back as one."""
+    saved comes back as one. Dimensions `of_size_1` count, or not."""
     if value is tensor:
         return True
     if isinstance(value, torch.Tensor):
@@ -355,14 +359,19 @@ def _is_same(value: Any, tensor: torch.Tensor) -> bool:
     key = storage_key(value)
     return (
         key is not None
-        and value.shape == tensor.shape
         and value.dtype == tensor.dtype
         and tensor.layout is torch.strided
         and tensor.numel() > 0
         and key == storage_key(tensor)
         and value.storage_offset() == tensor.storage_offset()
-        and value.stride() == tensor.stride()
+        and _dimensions(value, of_size_1) == _dimensions(tensor, of_size_1)
     )
+
+
+def _dimensions(tensor: torch.Tensor, of_size_1: bool) -> list[tuple[int, int]]:
+    """The sizes and strides, of all dimensions or of those that are larger than 1."""
+    both = zip(tensor.shape, tensor.stride(), strict=True)
+    return [one for one in both if of_size_1 or one[0] != 1]
 
 
 def assigned_name(user: Site) -> str | None:
