@@ -168,9 +168,18 @@ def _held(node: Any, name: str) -> Iterator[torch.Tensor | None]:
     """The tensors of a saved variable, or of a list of them, whatever their versions."""
     try:
         raw = getattr(node, name)
-        yield from [one.data for one in (raw if isinstance(raw, tuple | list) else (raw,))]
+        yield from [_kept_in(one) for one in (raw if isinstance(raw, tuple | list) else (raw,))]
     except RuntimeError:  # freed
         yield None
+
+
+def _kept_in(raw: Any) -> torch.Tensor:
+    """The tensor of a saved variable that autograd has refused to hand out."""
+    if hasattr(raw, "data"):
+        return raw.data  # type: ignore[no-any-return]
+    given: list[torch.Tensor] = []  # by older versions of torch to a hook alone, at once
+    raw.register_hooks(lambda tensor: given.append(tensor) or tensor, lambda tensor: tensor)
+    return given[0]
 
 
 def is_older(node: Any, until: int) -> bool:
