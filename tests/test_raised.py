@@ -318,6 +318,12 @@ def test_what_refuses_nan_is_traced_to_where_it_was_born(line, tmp_path):
     assert report.findings[0].op == "log"
 
 
+needs_its_error = pytest.mark.skipif(
+    not hasattr(torch, "AcceleratorError"), reason="needs a later torch"
+)
+
+
+@needs_its_error
 def test_an_assertion_on_a_gpu_asks_for_a_run_on_the_cpu(tmp_path):
     lines = """\
 error = torch.AcceleratorError("CUDA error: device-side assert triggered")
@@ -331,6 +337,7 @@ raise error
     assert found.fixes[0].title == "run it on the CPU"
 
 
+@needs_its_error
 def test_what_a_gpu_refuses_later_is_looked_at_before(monkeypatch, tmp_path):
     monkeypatch.setattr("gradscope.record.mode.runs_later", torch.is_tensor)
     lines = """\

@@ -178,7 +178,12 @@ def _kept_in(raw: Any) -> torch.Tensor:
     if hasattr(raw, "data"):
         return raw.data  # type: ignore[no-any-return]
     given: list[torch.Tensor] = []  # by older versions of torch to a hook alone, at once
-    raw.register_hooks(lambda tensor: given.append(tensor) or tensor, lambda tensor: tensor)
+
+    def pack(tensor: torch.Tensor) -> torch.Tensor:
+        given.append(tensor)
+        return tensor
+
+    raw.register_hooks(pack, lambda tensor: tensor)
     return given[0]
 
 
