@@ -11,7 +11,7 @@ from gradscope.dataclass import dataclass
 from gradscope.facts.events import Leap
 from gradscope.facts.modes import ModuleUse, OwnBackward
 from gradscope.facts.places import Call, Location, Zeroed
-from gradscope.facts.usage import Reload, ScaledUpdate, Undoing, UnreadFlag, Usage
+from gradscope.facts.usage import Reload, ScaledUpdate, Undoing, UnreadFlag, UnscaledPass, Usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,7 +337,7 @@ class Magnitudes:
     inspected: tuple[int, ...] = ()
     measured: object = None  # what a command measured on top: `norms.facts.Measured`
     clips: tuple[LateClip, ...] = ()
-    scaled_updates: tuple[ScaledUpdate, ...] = ()
+    scaled_updates: tuple[ScaledUpdate | UnscaledPass, ...] = ()
     summed: Summed | None = None  # of the first step whose loss is a sum
     # Of the first step at which results grew along repeats until they were no longer finite: their
     # own norms, in the order of the forward pass, and no gradient's.

@@ -318,3 +318,14 @@ class ScaledUpdate:
     scale: float
     blind: bool
     location: Location | None
+
+
+@dataclass(frozen=True, slots=True)
+class UnscaledPass:
+    """A backward pass at `location` of a loss that no GradScaler had multiplied, whose gradients
+    one divided by its `scale` with those of losses that it had, for the same `optimizer`."""
+
+    step: int
+    optimizer: str
+    scale: float
+    location: Location | None

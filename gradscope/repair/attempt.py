@@ -248,8 +248,8 @@ class Bench:
                     share = _decided_share(first)
                     found = worth.undecided(found, trace, other, step, share, one.kinds)
                 is_known = exact is not None and worth.shows_gradients(exact, step)
-                judged = Outcome(found)
-                if not same and not is_known and isinstance(found, Verified):
+                judged, stays = Outcome(found), same or is_known or kind == worth.SCALED
+                if not stays and isinstance(found, Verified):
                     judged = self._gone_on(finding, found, again, after, step)
                 return replace(judged, remains=outcome.remains) if judged.holds else judged
         except KeyboardInterrupt:

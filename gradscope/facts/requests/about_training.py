@@ -124,6 +124,10 @@ class StepThroughScaler(Request):
     """Let the GradScaler take the step, once it has divided the gradients by its scale."""
 
 
+class ScaleThisLoss(Request):
+    """Let the GradScaler multiply this loss as it does the others."""
+
+
 class UnscaleBeforeStep(Request):
     """Let the GradScaler divide the gradients by its scale where it takes the step, and clip them
     there."""

@@ -1,4 +1,5 @@
-"""Sees which updates go past a GradScaler that has multiplied their loss."""
+"""Sees which updates go past a GradScaler that has multiplied their loss, and which gradients it
+divides whose loss it has not."""
 
 import sys
 from contextlib import ExitStack
@@ -7,21 +8,25 @@ from typing import Any, NamedTuple
 import torch
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from gradscope.facts import ScaledUpdate
+from gradscope.facts import ScaledUpdate, UnscaledPass
 from gradscope.record.context import RunContext, shielded
+from gradscope.record.graph import consumers, leaves
 from gradscope.record.optimizers import Work, is_blind_to_scale, parameters_of
 from gradscope.record.passes import BackwardPass
-from gradscope.record.sites import USER, kind_of, place_of
+from gradscope.record.sites import USER, Site, kind_of, note_site, place_of
 from gradscope.record.stand_ins import is_elsewhere, stand_in, without_us
 
 _MOST_KEPT = 16
+_MOST_WALKED = 4  # passes whose graph is walked
 
 
 class _Passes(NamedTuple):
-    """How many there were so far: of a loss that was scaled, and of others."""
+    """How many there were so far: of a loss that was scaled, and of others; and how many losses
+    were scaled."""
 
     scaled: int = 0
     plain: int = 0
+    losses: int = 0
 
 
 class Scaling:
@@ -35,8 +40,12 @@ class Scaling:
         self._passes = _Passes()
         self._last: dict[int, _Passes] = {}  # by optimizer: those before its last update
         self._undone: set[int] = set()  # optimizers whose gradients were, or are being, divided
+        self._plain: list[
+            tuple[Site, list[torch.Tensor]]
+        ] = []  # passes, with the leaves they reach
+        self._walked = 0
         self._is_asked = False
-        self._found: dict[object, ScaledUpdate] = {}
+        self._found: dict[object, ScaledUpdate | UnscaledPass] = {}
 
     def install(self, stack: ExitStack, thread: int) -> None:
         owner: Any = torch.amp.GradScaler
@@ -72,14 +81,24 @@ class Scaling:
     def begin_backward(self, one: BackwardPass) -> None:
         if not one.accumulates:
             return
-        self._is_asked = False
+        is_asked, self._is_asked = self._is_asked, False
         scalers = [self._multiplied[root] for root in one.roots if root in self._multiplied]
         self._multiplied.clear()
-        scaled, plain = self._passes
+        scaled, plain, losses = self._passes
         if scalers:
-            self._scaler, self._passes = scalers[0], _Passes(scaled + 1, plain)
+            self._scaler, self._passes = scalers[0], _Passes(scaled + 1, plain, losses)
+            with shielded(self._context):
+                self._plain = [(site, held) for site, held in self._plain if _are_graded(held)]
         else:
-            self._passes = _Passes(scaled, plain + 1)
+            self._passes = _Passes(scaled, plain + 1, losses)
+            if self._scaler is not None and not (is_asked or self._undone):
+                self._note_plain(one)
+
+    def _note_plain(self, one: BackwardPass) -> None:
+        if self._walked < _MOST_WALKED:
+            self._walked += 1
+            with shielded(self._context):
+                self._plain.append((note_site(one.frame)[0], leaves(consumers(one.nodes))))
 
     def end_update(self, work: Work) -> None:
         """An optimizer has stepped."""
@@ -88,8 +107,15 @@ class Scaling:
         self._last[key] = now
         is_undone = key in self._undone
         self._undone.discard(key)
-        is_scaled = now.scaled > before.scaled and now.plain == before.plain
-        if is_undone or not is_scaled or self._is_asked or len(self._found) >= _MOST_KEPT:
+        plain = self._plain_for(work.optimizer)
+        is_scaled = now.scaled > before.scaled
+        if not is_scaled or self._is_asked or len(self._found) >= _MOST_KEPT:
+            return
+        if is_undone:
+            if plain and now.losses - before.losses == now.scaled - before.scaled:
+                self._note_unscaled(plain[0], work.optimizer)
+            return
+        if now.plain > before.plain:
             return
         place = place_of(work.site)
         graded = any(one.grad is not None for one in parameters_of(work.optimizer))
@@ -101,9 +127,29 @@ class Scaling:
                 step = max(self._context.step - 1, 0)
                 self._found[place] = ScaledUpdate(step, kind.__name__, factor, blind, place)
 
-    def facts(self) -> tuple[ScaledUpdate, ...]:
+    def _plain_for(self, optimizer: Any) -> list[Site]:
+        """The passes, since the last update, that reach parameters of this optimizer."""
+        own = {id(one) for one in parameters_of(optimizer)} if self._plain else set()
+        found = [one for one in self._plain if any(id(leaf) in own for leaf in one[1])]
+        self._plain = [one for one in self._plain if all(one is not other for other in found)]
+        return [site for site, _ in found]
+
+    def _note_unscaled(self, site: Site, optimizer: Any) -> None:
+        place, factor = place_of(site), float(self._scaler.get_scale())
+        if factor != 1.0:
+            step = max(self._context.step - 1, 0)
+            name = type(optimizer).__name__
+            self._found.setdefault(place, UnscaledPass(step, name, factor, place))
+
+    def facts(self) -> tuple[ScaledUpdate | UnscaledPass, ...]:
         return tuple(self._found.values())
 
     def _note_scaled(self, scaler: Any, result: Any) -> None:
         for one in (result,) if isinstance(result, torch.Tensor) else tuple(result):
             self._multiplied[one] = scaler
+            self._passes = self._passes._replace(losses=self._passes.losses + 1)
+
+
+def _are_graded(held: list[torch.Tensor]) -> bool:
+    """Whether a pass has left gradients that nobody has cleared since."""
+    return any(one.grad is not None and bool(one.grad.any()) for one in held)

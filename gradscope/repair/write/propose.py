@@ -100,6 +100,7 @@ BY_CLASS: Mapping[type[ask.Request], Callable[[Culprit], Ways]] = {
     ask.StepAtTheEnd: cycles.ended,
     ask.KeepScaler: cycles.kept_scaler,
     ask.StepThroughScaler: training.past_scaler,
+    ask.ScaleThisLoss: training.scaled_too,
     ask.UnscaleBeforeStep: cycles.unscaled_late,
     ask.WiderWeights: cycles.widened,
     ask.BoundBase: stepping.kept_real,

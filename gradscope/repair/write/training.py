@@ -98,6 +98,15 @@ def past_scaler(culprit: Culprit) -> Iterator[Candidate]:
             yield from through_scaler(culprit)
 
 
+def scaled_too(culprit: Culprit) -> Iterator[Candidate]:
+    """`scaler.scale(loss).backward()` for `loss.backward()`."""
+    match culprit.call:
+        case ast.Call(func=ast.Attribute(loss, "backward")):
+            for name in filter(None, (target_of(culprit, one) for one in culprit.calls(_SCALERS))):
+                text = f"{name}.scale({culprit.source.of(loss)})"
+                yield culprit.written("scale this loss as the others", loss, text)
+
+
 def _stepped(culprit: Culprit, step: ast.expr, scaler: str, optimizer: str) -> Candidate:
     text, source = f"{scaler}.step({optimizer})", culprit.source
     if not _calls(culprit, scaler, "update"):

@@ -1,8 +1,18 @@
-"""An update along gradients that still carry the scale of a GradScaler."""
+"""An update along gradients that still carry the scale of a GradScaler, or that it has divided by
+a scale which they never had."""
 
 from collections.abc import Iterator
 
-from gradscope.facts import Finding, Phase, Root, ScaledUpdate, Severity, Trace, number
+from gradscope.facts import (
+    Finding,
+    Phase,
+    Root,
+    ScaledUpdate,
+    Severity,
+    Trace,
+    UnscaledPass,
+    number,
+)
 from gradscope.facts import requests as ask
 from gradscope.rules.reading import measurements
 from gradscope.rules.rule import Rule
@@ -11,13 +21,15 @@ from gradscope.rules.rule import Rule
 class ScaledStep(Rule):
     """
     ## What it does
-    Finds an optimizer that steps without the `GradScaler` which has multiplied its loss.
+    Finds an optimizer that steps without the `GradScaler` which has multiplied its loss, and one of
+    several losses that it has not multiplied before it divides the gradients of all of them.
 
     ## Why is this bad?
     The scaler divides the gradients again where it takes the step itself, and leaves a step out
     whose gradients are inf. Past it, the step goes along gradients that are thousands of times too
     large, and nothing keeps inf out of the parameters. No error is raised as long as the scaler
-    takes the step of another optimizer.
+    takes the step of another optimizer. A loss that was not multiplied is divided all the same: its
+    gradients count for thousands of times less than they should, and nothing is learnt from it.
 
     ## Example
     ```python
@@ -51,8 +63,24 @@ class ScaledStep(Rule):
         if trace.refusal is None:
             yield from map(self._about, trace.magnitudes.scaled_updates)
 
-    def _about(self, update: ScaledUpdate) -> Finding:
+    def _about(self, update: ScaledUpdate | UnscaledPass) -> Finding:
         scale = number(update.scale, 6)
+        if isinstance(update, UnscaledPass):
+            return self.found(
+                f"this loss was not multiplied by {scale}, by which its gradients are divided",
+                f"`{update.optimizer}` steps along the sum of the gradients of several losses,"
+                f" which a GradScaler has divided by its scale, {scale}. It has multiplied the"
+                " others by that, and this one never: next to them nothing is left of it.",
+                severity=Severity.ERROR,
+                phase=Phase.BACKWARD,
+                step=update.step,
+                op="backward",
+                location=update.location,
+                label="of a loss that is not scaled",
+                evidence=measurements.fields_of(update, "optimizer", "scale"),
+                numbers=(f"loss scale {scale}",),
+                fixes=(ask.ScaleThisLoss(),),
+            )
         return self.found(
             f"`{update.optimizer}` steps along gradients that are {scale} times too large",
             f"A GradScaler has multiplied the loss, and so every gradient, by {scale}. It divides"

@@ -315,6 +315,11 @@ _WORDS: Mapping[type[ask.Request], _Words] = {
         "step through the scaler, which divides the gradients by its scale",
         "scaler.step(optimizer)\nscaler.update()",
     ),
+    ask.ScaleThisLoss: (
+        "loss-scaling",
+        "scale this loss as the others",
+        "scaler.scale(loss).backward()",
+    ),
     ask.UnscaleBeforeStep: _graph(
         "divide by the scale, and clip, where the step is taken",
         "if (i + 1) % accumulate == 0:\n    scaler.unscale_(optimizer)\n    scaler.step(optimizer)",
