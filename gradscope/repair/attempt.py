@@ -32,6 +32,7 @@ from gradscope.repair import worth
 from gradscope.repair.again import FAILURES, Hindered, Setup
 from gradscope.repair.budget import Budget, Purpose, RunsSpent, Search
 from gradscope.repair.compare import (
+    SCALED,
     Outcome,
     Seen,
     acting,
@@ -138,8 +139,7 @@ class Bench:
         """Whether a patch only moves what is bad into what it has written: as large a share of the
         elements is bad there. They are not what a stable form is stable for."""
         remains = self._verdict(finding, one).remains
-        at = remains.location if remains is not None else None
-        if remains is None or at is None or not one.writes(at):
+        if remains is None or not one.writes(remains.location):
             return False
         bad = [birth.bad / birth.numel for birth in _births(finding, remains) if birth.numel]
         return len(bad) == 2 and bad[1] >= bad[0]
@@ -248,7 +248,7 @@ class Bench:
                     share = _decided_share(first)
                     found = worth.undecided(found, trace, other, step, share, one.kinds)
                 is_known = exact is not None and worth.shows_gradients(exact, step)
-                judged, stays = Outcome(found), same or is_known or kind == worth.SCALED
+                judged, stays = Outcome(found), same or is_known or kind == SCALED
                 if not stays and isinstance(found, Verified):
                     judged = self._gone_on(finding, found, again, after, step)
                 return replace(judged, remains=outcome.remains) if judged.holds else judged

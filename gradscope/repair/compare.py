@@ -37,6 +37,7 @@ from gradscope.rules.order import is_wrong_gradient
 BOUNDS = frozenset(("epsilon", "clamp-domain"))
 HOLD_OFF = BOUNDS | {"masked-branch"}
 EMPTY = "guard-empty"
+SCALED = "loss-scaling"  # which makes a loss thousands of times as large
 # What puts a value of its own in the place of those that broke.
 PUTS_VALUES = HOLD_OFF | {EMPTY}
 # Fixes of a single computation; what the others change works over many steps.

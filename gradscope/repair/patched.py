@@ -93,10 +93,10 @@ class Patched:
         text = without_first(self.source.text, first.text, self.text)
         return replace(self, made=self.made[len(first.made) :], text=text) if text else None
 
-    def writes(self, at: Location) -> bool:
+    def writes(self, at: Location | None) -> bool:
         """Whether what is at a place in the patched files is the patch's own."""
         for source, text in self.files:
-            if realpath(source.file) == realpath(at.file):
+            if at is not None and realpath(source.file) == realpath(at.file):
                 return text_at(replace(source, text=text), at) not in source.text
         return False
 

@@ -19,7 +19,7 @@ from gradscope.facts import (
     Verified,
     verdicts,
 )
-from gradscope.repair.compare import BOUNDS, EMPTY, HOLD_OFF, PUTS_VALUES, Seen, cause_of
+from gradscope.repair.compare import BOUNDS, EMPTY, HOLD_OFF, PUTS_VALUES, SCALED, Seen, cause_of
 from gradscope.repair.differences import (
     distance,
     has_finite_loss,
@@ -62,7 +62,6 @@ OTHER_NORM = 3.0  # times: where exp ends in float64 too, the gradients of a few
 MOVED_BY_NUMBER = 0.05
 # Where other terms make most of the loss: each broken element of a mean by 1, a logarithm by 2.3.
 MOVED_AT_ALL = 1.0
-SCALED = "loss-scaling"  # the kind of a fix that makes a loss thousands of times as large
 
 
 def asks_for_truth(finding: Finding) -> bool:
@@ -121,8 +120,6 @@ def weighed(
     beside. `is_limit`: nothing but what it gives is right. `in_half`: the culprit computes in half
     precision. `of_quotient`: it divides what is trained by what is; `at_pole`: what is
     not 0 by 0."""
-    if kind == SCALED:
-        return verdict
     if exact is None:
         but = _shortfall(before, after, step, kind, at_pole=at_pole) or _disturbed(
             verdict.effects, before, step, kind
@@ -161,7 +158,7 @@ def _shortfall(
     # A form that computes the same gives what such data has.
     is_large = isinstance(but, verdicts.HugeLoss | verdicts.HugeGradient | verdicts.HugeElements)
     is_usual = kind == "stable-op" and is_large and total_norm(after.gradients) <= LEAP
-    return None if is_usual else but
+    return None if is_usual or kind == SCALED else but
 
 
 def _was_done(before: Trace, step: int) -> bool:
