@@ -21,8 +21,8 @@ from gradscope.rules.rule import Rule
 class ScaledStep(Rule):
     """
     ## What it does
-    Finds an optimizer that steps without the `GradScaler` which has multiplied its loss, and one of
-    several losses that it has not multiplied before it divides the gradients of all of them.
+    Finds an optimizer that steps without the `GradScaler` which has multiplied its loss. Also finds
+    one of several losses that it has not multiplied before it divides the gradients of all of them.
 
     ## Why is this bad?
     The scaler divides the gradients again where it takes the step itself, and leaves a step out
