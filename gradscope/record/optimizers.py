@@ -20,7 +20,7 @@ from torch.optim.optimizer import (
 from gradscope.facts import Setting
 from gradscope.record.held import kind_of_class
 from gradscope.record.sites import LIBRARY, Site, user_site
-from gradscope.record.stand_ins import is_elsewhere, stand_in, without_us
+from gradscope.record.stand_ins import around, is_elsewhere, without_us
 from gradscope.record.tracing import computes_values
 
 # By torch's own names. What else a group holds may well be inf: a bound that is switched off.
@@ -206,24 +206,15 @@ def watch_optimizers(
 
     for name, told in (("__init__", made), ("load_state_dict", loaded)):
         if told is not None:
-            stand_in(stack, torch.optim.Optimizer, name, _telling(name, told, thread))
+            tell = functools.partial(_tell, told)
+            around(stack, thread, torch.optim.Optimizer, name, after=tell)
     stack.callback(register_optimizer_step_pre_hook(begin).remove)
     stack.callback(register_optimizer_step_post_hook(end).remove)
     stack.callback(running.clear)
 
 
-def _telling(name: str, told: Told, thread: int) -> Callable[..., Any]:
-    """A method of the optimizers, which calls `told` when it is done."""
-    original: Any = getattr(torch.optim.Optimizer, name)
-
-    def telling(self: Any, *args: Any, **kwargs: Any) -> Any:
-        with without_us:
-            result = original(self, *args, **kwargs)
-        if not is_elsewhere(thread):
-            told(self, outside_of(self, sys._getframe(1)))
-        return result
-
-    return telling
+def _tell(told: Told, frame: FrameType, _: None, one: Any, *more: Any, **named: Any) -> None:
+    told(one, outside_of(one, frame))
 
 
 def outside_of(one: Any, frame: FrameType) -> FrameType:

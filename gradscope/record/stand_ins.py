@@ -3,7 +3,7 @@
 import inspect
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from dataclasses import dataclass
 from functools import WRAPPER_ASSIGNMENTS, cache
 from threading import get_ident
@@ -61,6 +61,36 @@ def stand_in(
         setattr(owner, name, _OfEach(original, new))
     else:
         setattr(owner, name, type(old)(new) if isinstance(old, classmethod | staticmethod) else new)
+
+
+def around(
+    stack: ExitStack,
+    thread: int,
+    owner: Any,
+    name: str,
+    *,
+    before: Callable[..., None] | None = None,
+    after: Callable[..., None] | None = None,
+    within: Callable[[], AbstractContextManager[object]] = nullcontext,
+) -> None:
+    """Until `stack` ends, tell of the calls of a function in this thread, `within` a context:
+    `before` of the frame that calls it and the arguments, `after` of the result as well, which
+    comes behind the frame."""
+    original = getattr(owner, name)
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        is_ours = not is_elsewhere(thread)
+        if before is not None and is_ours:
+            with within():
+                before(sys._getframe(1), *args, **kwargs)
+        with without_us:
+            result = original(*args, **kwargs)
+        if after is not None and is_ours:
+            with within():
+                after(sys._getframe(1), result, *args, **kwargs)
+        return result
+
+    stand_in(stack, owner, name, call)
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -39,7 +40,7 @@ from gradscope.record.sizes.leaves import Leaves, Watched, has_memory
 from gradscope.record.sizes.movements import begin_movement, end_movement, overflow_in, overflow_of
 from gradscope.record.sizes.reduction import Factor, factor_of_mean
 from gradscope.record.sizes.sights import sights_from
-from gradscope.record.stand_ins import is_elsewhere, stand_in, without_us
+from gradscope.record.stand_ins import around, is_elsewhere, stand_in
 
 _MOST = 16  # optimizers: an inner loop makes them by the thousand
 _LEFT_OUT = NotChecked(
@@ -80,10 +81,11 @@ class Usages:
         clearing: tuple[Any, ...] = (torch.optim.Optimizer, torch.nn.Module)
         for owner in clearing:
             stand_in(stack, owner, "zero_grad", self._clearing(owner.zero_grad, thread))
-        self._around(stack, thread, torch.amp.GradScaler, "step", self._after_asking)
+        watch = partial(around, stack, thread, within=partial(shielded, self._context))
+        watch(torch.amp.GradScaler, "step", after=self._after_asking)
         for kind in (LRScheduler, ReduceLROnPlateau, *_OF_OTHERS):  # each has its own `__init__`
-            self._around(stack, thread, kind, "__init__", self._after_scheduling)
-            self._around(stack, thread, kind, "step", self._after_moving)
+            watch(kind, "__init__", after=self._after_scheduling)
+            watch(kind, "step", after=self._after_moving)
 
     def _clearing(self, original: Any, thread: int) -> Callable[..., Any]:
         def zero_grad(one: Any, *args: Any, **kwargs: Any) -> Any:
@@ -101,28 +103,6 @@ class Usages:
             return None
 
         return zero_grad
-
-    def _around(
-        self,
-        stack: ExitStack,
-        thread: int,
-        owner: Any,
-        name: str,
-        after: Callable[[Any, Any, FrameType], None],
-    ) -> None:
-        """Call `after` with the object, the first argument, and the caller's frame."""
-        original, context = getattr(owner, name), self._context
-
-        def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-            with without_us:
-                result = original(self, *args, **kwargs)
-            if not is_elsewhere(thread):
-                given = args[0] if args else next(iter(kwargs.values()), None)
-                with shielded(context):
-                    after(self, given, sys._getframe(1))
-            return result
-
-        stand_in(stack, owner, name, call)
 
     # Told by the observation
 
@@ -232,7 +212,9 @@ class Usages:
 
     # Told by what is put around torch
 
-    def _after_asking(self, scaler: Any, optimizer: Any, frame: FrameType) -> None:
+    def _after_asking(
+        self, frame: FrameType, _: Any, scaler: Any, optimizer: Any, *more: Any
+    ) -> None:
         account = self._meet(optimizer, ())
         if account is not None and scaler.is_enabled() and not self._context.coasts:
             # Only a step that was skipped leaves them unused: a compiled one is not seen.
@@ -242,7 +224,9 @@ class Usages:
             if skipped and scaler.get_scale() <= 1:  # which makes no gradient inf
                 self.on_bad_unscaled(optimizer)
 
-    def _after_scheduling(self, scheduler: Any, given: Any, frame: FrameType) -> None:
+    def _after_scheduling(
+        self, frame: FrameType, _: Any, scheduler: Any, *more: Any, **named: Any
+    ) -> None:
         account = self._meet(scheduler.optimizer, ())
         made = sites.place_of(sites.note_site(outside_of(scheduler, frame))[0])
         if account is not None and made is not None and len(account.scheduled_at) < _MOST_TOLD:
@@ -260,12 +244,14 @@ class Usages:
                 schedule = replace(schedule, rises=scheduler.mode == "max")
             account.schedule = schedule
 
-    def _after_moving(self, scheduler: Any, given: Any, frame: FrameType) -> None:
+    def _after_moving(
+        self, frame: FrameType, _: Any, scheduler: Any, metrics: Any = None, **named: Any
+    ) -> None:
         account = self._accounts.get(id(getattr(scheduler, "optimizer", None)))
         if account is None or (known := account.schedule) is None:
             return
         if isinstance(scheduler, ReduceLROnPlateau):
-            known = self._after_telling(known, scheduler, float(given))
+            known = self._after_telling(known, scheduler, float(metrics))
         if sites.file_in_torch(frame.f_code) != _SCHEDULERS:  # it moves the ones that it is made of
             moves, place = account.moves.get(id(scheduler), (0, None))
             place = place or sites.place_of(sites.note_site(frame)[0])

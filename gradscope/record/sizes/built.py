@@ -2,8 +2,7 @@
 parameter of zeros."""
 
 import ast
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from itertools import count, pairwise
@@ -27,7 +26,7 @@ from gradscope.record.sites import (
     resolve,
     user_frames,
 )
-from gradscope.record.stand_ins import is_elsewhere, stand_in, without_us
+from gradscope.record.stand_ins import around
 from gradscope.source import Source
 from gradscope.source.arguments import called
 from gradscope.source.spans import ancestors
@@ -66,42 +65,28 @@ class Built:
         self._number = count()
 
     def install(self, stack: ExitStack, thread: int) -> None:
-        add: Any = nn.Module.add_module
-
-        def add_module(one: Any, name: Any, module: Any) -> None:
-            with without_us:
-                add(one, name, module)
-            if isinstance(one, nn.Sequential) and not is_elsewhere(thread):
-                self._last[id(one)] = id(module), note_site(sys._getframe(1))
-
-        stand_in(stack, nn.Module, "add_module", add_module)
+        around(stack, thread, nn.Module, "add_module", after=self._note_added)
         # No op is seen of a model that is changed after the steps that are looked at.
         for name in ("zeros_", "constant_"):
-            self._watch(stack, thread, name)
+            around(stack, thread, nn.init, name, after=self._note_filled)
 
-    def _watch(self, stack: ExitStack, thread: int, name: str) -> None:
-        original: Callable[..., Any] = getattr(nn.init, name)
+    def _note_added(self, frame: FrameType, _: None, one: Any, name: Any, module: Any) -> None:
+        if isinstance(one, nn.Sequential):
+            self._last[id(one)] = id(module), note_site(frame)
 
-        def fill(tensor: Any, *val: Any, **more: Any) -> Any:
-            with without_us:
-                result = original(tensor, *val, **more)
-            if all(map(is_number_zero, (*val, *more.values()))) and not is_elsewhere(thread):
-                self.note_zeroed(tensor, sys._getframe(1))
-            return result
+    def _note_filled(self, frame: FrameType, _: Any, tensor: Any, *val: Any, **named: Any) -> None:
+        if all(map(is_number_zero, (*val, *named.values()))):
+            self.note_zeroed(tensor, frame)
 
-        stand_in(stack, nn.init, name, fill)
-
-    def note_given(self, parameter: Any, frame: FrameType) -> None:
+    def note_given(self, frame: FrameType, _: None, one: Any, name: str, param: Any) -> None:
         """A module was given a parameter, below `frame`."""
-        if type(parameter) is nn.Parameter:
-            memory = _memory(parameter)
+        if type(param) is nn.Parameter:
+            memory = _memory(param)
             before = self._filled.get(self._ids.get(memory, 0))
             before = replace(before, before=None) if before is not None else None
-            self._filled[id(parameter)] = _Filled(
-                note_site(frame), next(self._number), before=before
-            )
+            self._filled[id(param)] = _Filled(note_site(frame), next(self._number), before=before)
             if memory is not None:
-                self._ids[memory] = id(parameter)
+                self._ids[memory] = id(param)
 
     def note_zeroed(self, tensor: Any, frame: FrameType) -> None:
         """A tensor was filled with 0."""

@@ -5,6 +5,7 @@ import weakref
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import replace
+from types import FrameType
 from typing import Any, SupportsFloat
 
 import torch
@@ -17,7 +18,7 @@ from gradscope.record.optimizers import Work, held_by, parameters_of
 from gradscope.record.passes import BackwardPass
 from gradscope.record.sites import Site, note_site, place_of
 from gradscope.record.sizes.scaling import Scaling
-from gradscope.record.stand_ins import is_elsewhere, stand_in, without_us
+from gradscope.record.stand_ins import around, is_elsewhere, stand_in, without_us
 from gradscope.record.tracing import computes_values
 
 _MOST_KEPT = 16
@@ -58,13 +59,11 @@ class Clipping:
         """Put ourselves around what torch itself calls: also seen under names imported before."""
         self.scaling.install(stack, thread)
         owner: Any = clip_grad
-        scaler: Any = torch.amp.GradScaler
         by_norm: Any = getattr(owner, "_clip_grads_with_norm_", None)
         if by_norm is None:  # torch before 2.6
             return
         grouped = owner._group_tensors_by_device_and_dtype
         by_value = owner.clip_grad_value_.__wrapped__.__code__
-        unscale = scaler.unscale_
 
         def is_seen() -> bool:
             is_ours = not (self._context.coasts or is_elsewhere(thread))
@@ -94,18 +93,16 @@ class Clipping:
                     self._clips(tensors[0], found)
             return grouped(tensors, *args, **kwargs)
 
-        def unscale_(one: Any, optimizer: Any) -> None:
+        def unscaling(frame: FrameType, scaler: Any, optimizer: Any) -> None:
             has_groups = hasattr(optimizer, "param_groups")  # else torch refuses
-            if has_groups and one.is_enabled() and is_seen():
+            if has_groups and scaler.is_enabled() and is_seen():
                 self.scaling.note_undone(optimizer)
                 with shielded(self._context):
-                    self._unscales(optimizer, one, note_site(sys._getframe(1))[0])
-            with without_us:
-                unscale(one, optimizer)
+                    self._unscales(optimizer, scaler, note_site(frame)[0])
 
         stand_in(stack, owner, "_clip_grads_with_norm_", clip)
         stand_in(stack, owner, "_group_tensors_by_device_and_dtype", group)
-        stand_in(stack, scaler, "unscale_", unscale_)
+        around(stack, thread, torch.amp.GradScaler, "unscale_", before=unscaling)
 
     def begin_backward(self, one: BackwardPass) -> None:
         self.forget()

@@ -1,10 +1,10 @@
 """BatchNorm whose running statistics are those of the last batch: other frameworks call momentum
 what torch calls 1 - momentum."""
 
-import sys
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from types import FrameType
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -15,7 +15,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from gradscope.facts import HastyStatistics
 from gradscope.record.sites import Site, note_site, place_of
 from gradscope.record.sizes.followers import keeps_statistics
-from gradscope.record.stand_ins import is_elsewhere, stand_in, without_us
+from gradscope.record.stand_ins import around
 from gradscope.record.written import momentum_at
 
 _MOST = 0.5  # of a batch in the statistics, in the words of torch
@@ -41,15 +41,11 @@ class Hasty:
         self._norms: dict[int, _Norm] = {}
 
     def install(self, stack: ExitStack, thread: int) -> None:
-        original: Any = _BatchNorm.__init__
+        around(stack, thread, _BatchNorm, "__init__", after=self._note_made)
 
-        def __init__(one: Any, *args: Any, **kwargs: Any) -> None:
-            with without_us:
-                original(one, *args, **kwargs)
-            if not is_elsewhere(thread) and _is_hasty(one):
-                self._made[one] = note_site(sys._getframe(1))[0]
-
-        stand_in(stack, _BatchNorm, "__init__", __init__)
+    def _note_made(self, frame: FrameType, _: None, one: Any, *more: Any, **named: Any) -> None:
+        if _is_hasty(one):
+            self._made[one] = note_site(frame)[0]
 
     def note_run(self, one: Any, step: int) -> None:
         known = self._norms.get(id(one))

@@ -1,10 +1,10 @@
 """The leaves that a program trains, by name, and the norms of their gradients."""
 
-import sys
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from types import FrameType
 from typing import Any, NamedTuple
 
 import torch
@@ -18,7 +18,7 @@ from gradscope.record.passes import Graded
 from gradscope.record.sites import Site, note_site, place_of
 from gradscope.record.sizes.built import Built
 from gradscope.record.sizes.crossings import norm_of
-from gradscope.record.stand_ins import is_elsewhere, stand_in, without_us
+from gradscope.record.stand_ins import around, stand_in
 from gradscope.source.hand_updates import is_lost
 
 
@@ -120,29 +120,31 @@ class Leaves:
     def install(self, stack: ExitStack, thread: int) -> None:
         """Until `stack` ends, see which parameters of modules are replaced, and let torch swap any:
         it refuses to where there is a weak reference, as ours are, which go before."""
-        register: Callable[..., None] = torch.nn.Module.register_parameter
         swap: Callable[[Any, Any], None] = torch.utils.swap_tensors
         self.built.install(stack, thread)
-
-        def register_parameter(one: Any, name: str, param: Any) -> None:
-            old = None if is_elsewhere(thread) else vars(one).get("_parameters", {}).get(name)
-            if old is not None and param is not None and old is not param:
-                _, before = self._assigned.pop(id(old), ((), id(old)))
-                self._assigned[id(param)] = note_site(sys._getframe(1))[0], before
-                if outermost(sys._getframe(1))[0] is not None:
-                    self._given_in_call.add(id(param))
-            with without_us:
-                register(one, name, param)
-            if not is_elsewhere(thread):
-                self.built.note_given(param, sys._getframe(1))
 
         def swap_tensors(t1: torch.Tensor, t2: torch.Tensor) -> None:
             self._let_go(t1)
             self._let_go(t2)
             swap(t1, t2)
 
-        stand_in(stack, torch.nn.Module, "register_parameter", register_parameter)
         stand_in(stack, torch.utils, "swap_tensors", swap_tensors)
+        around(
+            stack,
+            thread,
+            torch.nn.Module,
+            "register_parameter",
+            before=self._note_assigned,
+            after=self.built.note_given,
+        )
+
+    def _note_assigned(self, frame: FrameType, one: torch.nn.Module, name: str, param: Any) -> None:
+        old = vars(one).get("_parameters", {}).get(name)
+        if old is not None and param is not None and old is not param:
+            _, before = self._assigned.pop(id(old), ((), id(old)))
+            self._assigned[id(param)] = note_site(frame)[0], before
+            if outermost(frame)[0] is not None:
+                self._given_in_call.add(id(param))
 
     def stored_with(self, tensor: Any) -> torch.Tensor | None:
         """The leaf that a tensor is or shares its memory with, as `leaf.data` does."""

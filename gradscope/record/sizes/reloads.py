@@ -3,10 +3,10 @@ that loading it restores nothing of what training has changed since, and nothing
 loaded where it was just taken. And states of a module that nobody trains, which throw one that is
 trained back again and again."""
 
-import sys
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -21,7 +21,7 @@ from gradscope.record.sizes.account import Account
 from gradscope.record.sizes.accounts import Usages
 from gradscope.record.sizes.leaves import has_memory, samples
 from gradscope.record.sizes.sights import modules_of
-from gradscope.record.stand_ins import is_elsewhere, stand_in, without_us
+from gradscope.record.stand_ins import around
 
 _MOST = 100_000  # tensors whose states are remembered
 _OFTEN = 2  # times that the same weights undo what was learnt: best ones may be gone back to once
@@ -53,39 +53,21 @@ class Reloads:
         # Whose state was taken last, the id of that, and how often it had been written by then.
         self._last: tuple[str, int, int] = "", 0, 0
         self._again: dict[Site, _Again] = {}  # by the place that loads
-        self._within = False  # a call for a module calls itself for those in it
         self._found: dict[Site, Reload] = {}  # by the place that loads
         self._itself: dict[Site, int] = {}  # the step of the first time that did so
 
     def install(self, stack: ExitStack, thread: int) -> None:
-        take: Any = nn.Module.state_dict
-        load: Any = nn.Module.load_state_dict
+        watch = partial(around, stack, thread, nn.Module, within=partial(shielded, self._context))
+        watch("state_dict", after=self._note_taken)
+        watch("load_state_dict", before=self._note_loaded)
 
-        def state_dict(one: Any, *args: Any, **kwargs: Any) -> Any:
-            if is_elsewhere(thread) or self._within:
-                return take(one, *args, **kwargs)
-            self._within = True
-            try:
-                with without_us:
-                    state = take(one, *args, **kwargs)
-            finally:
-                self._within = False
-            if isinstance(state, Mapping):
-                with shielded(self._context):
-                    self._note_taken(one, state, note_site(sys._getframe(1))[0])
-            return state
-
-        def load_state_dict(one: Any, state: Any, *args: Any, **kwargs: Any) -> Any:
-            if not is_elsewhere(thread) and isinstance(state, Mapping):
-                with shielded(self._context):
-                    self._note_loaded(one, state, sys._getframe(1))
-            with without_us:
-                return load(one, state, *args, **kwargs)
-
-        stand_in(stack, nn.Module, "state_dict", state_dict)
-        stand_in(stack, nn.Module, "load_state_dict", load_state_dict)
-
-    def _note_taken(self, module: nn.Module, state: Mapping[Any, Any], site: Site) -> None:
+    def _note_taken(
+        self, frame: FrameType, state: Any, module: nn.Module, *more: Any, **named: Any
+    ) -> None:
+        # A call for a module calls itself for those in it, and tells where to put their parts.
+        if not isinstance(state, Mapping) or more or named.get("destination") is not None:
+            return
+        site, _ = note_site(frame)
         self._last = self._named(module), id(state), _writes(state)
         if len(self._taken) > _MOST:
             self._taken.clear()
@@ -93,23 +75,29 @@ class Reloads:
             if isinstance(value, torch.Tensor):
                 self._taken[id(value)] = self._context.step, site
 
-    def _note_loaded(self, module: nn.Module, state: Mapping[Any, Any], frame: FrameType) -> None:
+    def _note_loaded(
+        self, frame: FrameType, module: nn.Module, state_dict: Any, *more: Any, **named: Any
+    ) -> None:
         """Of a state that is the module's own in all parts, and older than the last passes, or
         loaded again and again as it was just taken."""
-        site = note_site(frame)[0]
+        if not isinstance(state_dict, Mapping):
+            return  # torch raises
+        site, _ = note_site(frame)
         own = dict(module.named_parameters())
-        given = [(own[name], one) for name, one in state.items() if name in own]
+        given = [(own[name], one) for name, one in state_dict.items() if name in own]
         taken, place = min(
             (self._taken.get(id(one), (-1, ())) for _, one in given), default=(-1, ())
         )
-        if given and self._last[1] == id(state) and taken == self._context.step:
+        if given and self._last[1] == id(state_dict) and taken == self._context.step:
             self._note_again(module, given, site)
         if taken < 0 or not all(_is_same(*both) for both in given):
             return
         name, step, meant = self._named(module), self._context.step, ""
         if taken == step:
             # What is written into it is loaded by that: a mean over processes, by a call of theirs.
-            is_as_taken = self._last[1:] == (id(state), _writes(state)) and not has_peers()
+            is_as_taken = (
+                self._last[1:] == (id(state_dict), _writes(state_dict)) and not has_peers()
+            )
             if not is_as_taken or self._itself.setdefault(site, step) == step:
                 return
             meant = self._meant(module, frame)

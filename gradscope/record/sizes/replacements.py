@@ -23,7 +23,7 @@ from gradscope.record.held import modules_in
 from gradscope.record.names import Path
 from gradscope.record.optimizers import held_by, outside_of
 from gradscope.record.sites import Site, note_site, place_of
-from gradscope.record.stand_ins import is_elsewhere, stand_in, without_us
+from gradscope.record.stand_ins import around, is_elsewhere
 
 _MOST_OPTIMIZERS = 16  # an inner loop makes them by the thousand
 _MOST = 256  # modules of one class: a loop may make a loss at each step
@@ -80,20 +80,13 @@ class Replacements:
 
         stack.callback(register_module_module_registration_hook(registering).remove)
         stack.callback(register_module_parameter_registration_hook(giving).remove)
-        module: Any = torch.nn.Module
         for name in ("__init__", "__setstate__"):  # a copy is not constructed
-            stand_in(stack, module, name, self._making(getattr(module, name), thread))
+            around(stack, thread, torch.nn.Module, name, after=self._note_made)
 
-    def _making(self, original: Any, thread: int) -> Callable[..., None]:
-        def making(self_: Any, *args: Any, **kwargs: Any) -> None:
-            with without_us:
-                original(self_, *args, **kwargs)
-            if self._optimizers and self._made[type(self_)] < _MOST and not is_elsewhere(thread):
-                self._made[type(self_)] += 1
-                frame = outside_of(self_, sys._getframe(1))
-                self._context.shielded("a module", self._note, self_, frame)
-
-        return making
+    def _note_made(self, frame: FrameType, _: None, one: Any, *more: Any, **named: Any) -> None:
+        if self._optimizers and self._made[type(one)] < _MOST:
+            self._made[type(one)] += 1
+            self._context.shielded("a module", self._note, one, outside_of(one, frame))
 
     def _note(
         self, module: torch.nn.Module, frame: FrameType, old: torch.nn.Module | None = None

@@ -1,8 +1,9 @@
 """Sees which updates go past a GradScaler that has multiplied their loss, and which gradients it
 divides whose loss it has not."""
 
-import sys
 from contextlib import ExitStack
+from functools import partial
+from types import FrameType
 from typing import Any, NamedTuple
 
 import torch
@@ -14,7 +15,7 @@ from gradscope.record.graph import consumers, leaves
 from gradscope.record.optimizers import Work, is_blind_to_scale, parameters_of
 from gradscope.record.passes import BackwardPass
 from gradscope.record.sites import USER, Site, kind_of, note_site, place_of
-from gradscope.record.stand_ins import is_elsewhere, stand_in, without_us
+from gradscope.record.stand_ins import around
 
 _MOST_KEPT = 16
 _MOST_WALKED = 4  # passes whose graph is walked
@@ -40,39 +41,20 @@ class Scaling:
         self._passes = _Passes()
         self._last: dict[int, _Passes] = {}  # by optimizer: those before its last update
         self._undone: set[int] = set()  # optimizers whose gradients were, or are being, divided
-        self._plain: list[
-            tuple[Site, list[torch.Tensor]]
-        ] = []  # passes, with the leaves they reach
+        # Passes of losses that were not scaled, with the leaves that they reach.
+        self._plain: list[tuple[Site, list[torch.Tensor]]] = []
         self._walked = 0
         self._is_asked = False
         self._found: dict[object, ScaledUpdate | UnscaledPass] = {}
 
     def install(self, stack: ExitStack, thread: int) -> None:
-        owner: Any = torch.amp.GradScaler
-        scale, ask, step = owner.scale, owner.get_scale, owner.step
+        watch = partial(around, stack, thread, torch.amp.GradScaler)
+        watch("scale", after=self._note_scaled, within=partial(shielded, self._context))
+        watch("get_scale", before=self._note_asked)
+        watch("step", before=lambda frame, scaler, one, *more, **named: self.note_undone(one))
 
-        def scale_(scaler: Any, outputs: Any) -> Any:
-            with without_us:
-                result = scale(scaler, outputs)
-            if not is_elsewhere(thread) and scaler.is_enabled():
-                with shielded(self._context):
-                    self._note_scaled(scaler, result)
-            return result
-
-        def get_scale(scaler: Any) -> Any:
-            if kind_of(sys._getframe(1).f_code) == USER and not is_elsewhere(thread):
-                self._is_asked = True
-            with without_us:
-                return ask(scaler)
-
-        def step_(scaler: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
-            self.note_undone(optimizer)
-            with without_us:
-                return step(scaler, optimizer, *args, **kwargs)
-
-        stand_in(stack, owner, "scale", scale_)
-        stand_in(stack, owner, "get_scale", get_scale)
-        stand_in(stack, owner, "step", step_)
+    def _note_asked(self, frame: FrameType, scaler: Any) -> None:
+        self._is_asked |= kind_of(frame.f_code) == USER
 
     def note_undone(self, optimizer: Any) -> None:
         """A scaler divides the gradients of this optimizer."""
@@ -144,10 +126,11 @@ class Scaling:
     def facts(self) -> tuple[ScaledUpdate | UnscaledPass, ...]:
         return tuple(self._found.values())
 
-    def _note_scaled(self, scaler: Any, result: Any) -> None:
-        for one in (result,) if isinstance(result, torch.Tensor) else tuple(result):
-            self._multiplied[one] = scaler
-            self._passes = self._passes._replace(losses=self._passes.losses + 1)
+    def _note_scaled(self, frame: FrameType, result: Any, scaler: Any, outputs: Any) -> None:
+        if scaler.is_enabled():
+            for one in (result,) if isinstance(result, torch.Tensor) else tuple(result):
+                self._multiplied[one] = scaler
+                self._passes = self._passes._replace(losses=self._passes.losses + 1)
 
 
 def _are_graded(held: list[torch.Tensor]) -> bool:
