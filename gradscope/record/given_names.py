@@ -79,7 +79,7 @@ class GivenNames:
             return
         place, prefix = _made_at(frame, module, {*unknown}, _prefixes(module, given, unknown))
         self._found[key] = UnknownNames(
-            self._context.names.modules.get(id(module)) or type(module).__name__,
+            self._context.names.called(module),
             tuple(unknown),
             len(given),
             tuple(left),

@@ -3,7 +3,7 @@
 import gc
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import suppress
 from types import FrameType, FunctionType
 from typing import Any
@@ -145,6 +145,11 @@ def has_peers() -> bool:
 def is_within(module: Any, outer: torch.nn.Module) -> bool:
     """Whether it is a part of another one, or that itself."""
     return any(one is module for one in outer.modules())
+
+
+def holds_any(module: torch.nn.Module, parameters: Container[int]) -> bool:
+    """Whether it has one of these, by id."""
+    return any(id(one) in parameters for one in module.parameters())
 
 
 def outermost(frame: FrameType | None) -> tuple[Any, FrameType | None]:

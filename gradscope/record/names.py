@@ -178,6 +178,10 @@ class Names:
         known = self.modules.get(id(frame.module)) if frame is not None else None
         return known or module_path(frame)
 
+    def called(self, module: torch.nn.Module) -> str:
+        """The same for one that may have no name: its class stands for it then."""
+        return self.modules.get(id(module)) or type(module).__name__
+
     def made(self, path: Path) -> tuple[Location | None, Location | None]:
         """Where the last of these modules is assigned, and what ought to call it if that is known:
         in the module that holds it, else as a variable."""

@@ -2,7 +2,7 @@
 argument tells the function of the mode."""
 
 import ast
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator
 from types import FrameType
 
 from torch import nn
@@ -10,6 +10,7 @@ from torch import nn
 from gradscope.facts import Drop, KeptDropout, Location
 from gradscope.record.context import RunContext
 from gradscope.record.held import CALL, is_within
+from gradscope.record.names import Names
 from gradscope.record.sites import USER, instruction_of, kind_of, note_site, place_of
 from gradscope.source import expression, parsed
 from gradscope.source.arguments import argument, spelled
@@ -43,9 +44,7 @@ class Dropouts:
         drop = known[0] if known is not None else _drop(place, asked)
         self._found[key] = drop, running.module, context.step
 
-    def facts(
-        self, trained: Iterable[nn.Module], names: Mapping[int, str]
-    ) -> Iterable[KeptDropout]:
+    def facts(self, trained: Iterable[nn.Module], names: Names) -> Iterator[KeptDropout]:
         """Of each model that was trained in train mode, together."""
         for model in trained:
             found = [
@@ -54,9 +53,8 @@ class Dropouts:
                 if drop is not None and (is_within(root, model) or is_within(model, root))
             ]
             if found:
-                name = names.get(id(model)) or type(model).__name__
-                last = max(step for _, step in found)
-                yield KeptDropout(name, tuple(drop for drop, _ in found), last)
+                drops, steps = zip(*found, strict=True)
+                yield KeptDropout(names.called(model), drops, max(steps))
 
 
 def _asked(frame: FrameType | None) -> FrameType | None:

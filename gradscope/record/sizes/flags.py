@@ -10,6 +10,7 @@ from types import ModuleType
 
 from gradscope.facts import Location, UnreadFlag
 from gradscope.record.definitions import source_of, span
+from gradscope.record.held import holds_any
 from gradscope.record.names import Names
 from gradscope.record.sites import USER, kind_of_file
 from gradscope.source import Source
@@ -35,7 +36,7 @@ def unread_flags(
     for key, module in modules.items():
         value, own = vars(module).get(_FLAG), list(module.parameters())
         if isinstance(value, bool) and own and all(one.requires_grad != value for one in own):
-            told = names.modules[key], any(id(one) in trained for one in own)
+            told = names.modules[key], holds_any(module, trained)
             found[_FLAG, value, True].append(told)
     return tuple(
         UnreadFlag(

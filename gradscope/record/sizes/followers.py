@@ -1,7 +1,7 @@
 """Copies of a model that follow its weights and not its statistics: a teacher, a target network or
 an average over the run, whose BatchNorm is evaluated with those that it was copied with."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
@@ -11,7 +11,8 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from gradscope.facts import StaleStatistics
-from gradscope.record.held import outermost
+from gradscope.record.held import holds_any, outermost
+from gradscope.record.names import Names
 from gradscope.record.sites import Site, note_site, place_of, user_frames
 from gradscope.record.sizes.leaves import has_memory, samples
 from gradscope.record.sizes.sights import modules_of
@@ -80,30 +81,22 @@ class Followers:
             for user in user_frames(frame)[:1]:
                 one.there = {id(found()): name for name, found in modules_of(user)}
 
-    def facts(
-        self, trained: Collection[int], running: Iterable[nn.Module], names: Mapping[int, str]
-    ) -> tuple[StaleStatistics, ...]:
-        """Of those that nobody trains (`trained`: parameters, by id), beside a model of `running`
+    def facts(self, trained: Collection[int], names: Names) -> Iterator[StaleStatistics]:
+        """Of those that nobody trains (`trained`: parameters, by id), beside a model that runs,
         that somebody does, and that has the same parts."""
-        found = []
-        learning = [
-            one for one in running if any(id(weight) in trained for weight in one.parameters())
-        ]
+        learning = [one for one in names.running.values() if holds_any(one, trained)]
         for one in self._found.values():
-            if one.runs < _FEWEST or any(id(own) in trained for own in one.module.parameters()):
+            if one.runs < _FEWEST or holds_any(one.module, trained):
                 continue
             with unobserved():
                 source = next((its for its in learning if _has_left(its, one)), None)
                 if source is None or not one.is_stale():
                     continue
                 untouched = not any(is_touched(norm) for norm in one.norms)
-            own, other = (names.get(id(its)) or type(its).__name__ for its in (one.module, source))
+            own, other = names.called(one.module), names.called(source)
             places = place_of(one.written_at), place_of(one.runs_at)
             there = one.there.get(id(one.module), ""), one.there.get(id(source), "")
-            found.append(
-                StaleStatistics(own, other, one.runs, one.last, untouched, *places, *there)
-            )
-        return tuple(found)
+            yield StaleStatistics(own, other, one.runs, one.last, untouched, *places, *there)
 
 
 def keeps_statistics(one: Any) -> bool:

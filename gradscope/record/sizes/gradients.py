@@ -392,7 +392,7 @@ class Sizes:
             summed=self._summed,
             swelling=self._growths.swelling,
             own_backwards=self._own_backwards.facts(),
-            modes=self.modes.facts(self.updates.trained.keys(), self.names.modules),
+            modes=self.modes.facts(self.updates.trained.keys()),
             reloads=self._reloads.facts(),
             undoings=self._reloads.undoings(),
             unread_flags=unread_flags(self.names, self.updates.held, self.usages.files),

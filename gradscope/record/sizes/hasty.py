@@ -1,7 +1,7 @@
 """BatchNorm whose running statistics are those of the last batch: other frameworks call momentum
 what torch calls 1 - momentum."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from types import FrameType
@@ -13,6 +13,7 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from gradscope.facts import HastyStatistics
+from gradscope.record.names import Names
 from gradscope.record.sites import Site, note_site, place_of
 from gradscope.record.sizes.followers import keeps_statistics
 from gradscope.record.stand_ins import around
@@ -60,18 +61,16 @@ class Hasty:
         elif not known.fresh and known.last != step and step:
             known.runs, known.last = known.runs + 1, step
 
-    def facts(
-        self, models: Iterable[nn.Module], names: Mapping[int, str]
-    ) -> Iterable[HastyStatistics]:
+    def facts(self, names: Names) -> Iterator[HastyStatistics]:
         """Those of each model that runs, together."""
-        for model in models:
+        for model in names.running.values():
             own = {id(one) for one in model.modules()}
             norms = [one for key, one in self._norms.items() if key in own and _is_told(one)]
             places = dict.fromkeys(filter(None, map(self._place, norms)))
             if places:
                 momentum = norms[0].module.momentum
                 yield HastyStatistics(
-                    names.get(id(model)) or type(model).__name__,
+                    names.called(model),
                     type(norms[0].module).__name__,
                     len(norms),
                     momentum,

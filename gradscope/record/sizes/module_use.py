@@ -3,7 +3,7 @@ the right mode, and whether anybody calls a method `backward` of their own, as a
 
 import ast
 import sys
-from collections.abc import Callable, Collection, Iterable, Mapping, Set
+from collections.abc import Callable, Collection, Iterable, Set
 from contextlib import ExitStack
 from types import FrameType, FunctionType
 from typing import Any
@@ -17,7 +17,7 @@ from gradscope.facts import ModeKept, ModuleUse, OwnBackward
 from gradscope.ops.traits import Trait, has
 from gradscope.record.context import RunContext
 from gradscope.record.definitions import head, returned, written_at
-from gradscope.record.held import outermost
+from gradscope.record.held import holds_any, outermost
 from gradscope.record.journal import Note
 from gradscope.record.names import Names
 from gradscope.record.sites import USER, Site, kind_of, note_site, resolve
@@ -165,23 +165,22 @@ class TrainingModes:
             elif model.trains:
                 model.trains += passes
 
-    def facts(self, trained: Collection[int], names: Mapping[int, str]) -> tuple[ModuleUse, ...]:
+    def facts(self, trained: Collection[int]) -> tuple[ModuleUse, ...]:
         """Of the models whose parameters, by id, somebody trains, and of those that follow them."""
-        running = self._context.names.running.values()
-        found: list[ModuleUse] = [*self.followers.facts(trained, running, names)]
-        found += self._hasty.facts(running, names)
-        found += self._undone.facts(trained, names)
-        models = [one.module for one in self._models.values() if one.trains]
-        found += self.dropouts.facts(
-            (one for one in models if any(id(held) in trained for held in one.parameters())), names
-        )
-        for key, model in self._models.items():
+        names = self._context.names
+        learning = [one for one in self._models.values() if holds_any(one.module, trained)]
+        found: list[ModuleUse] = [
+            *self.followers.facts(trained, names),
+            *self._hasty.facts(names),
+            *self._undone.facts(trained, names),
+            *self.dropouts.facts((one.module for one in learning if one.trains), names),
+        ]
+        for model in learning:
             kinds = tuple(sorted({type(one).__name__ for one in model.parts}))
             passes = model.trains + model.evals
-            is_trained = any(id(one) in trained for one in model.module.parameters())
-            if not kinds or not is_trained or passes < _FEWEST:
+            if not kinds or passes < _FEWEST:
                 continue
-            name = names.get(key) or type(model.module).__name__
+            name = names.called(model.module)
             called, runs = self._called.get(model.module, ()), len(model.ran_after)
             kept: list[tuple[str, int, Site]] = []
             if model.evals >= _FEWEST:

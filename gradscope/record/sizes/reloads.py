@@ -68,7 +68,7 @@ class Reloads:
         if not isinstance(state, Mapping) or more or named.get("destination") is not None:
             return
         site, _ = note_site(frame)
-        self._last = self._named(module), id(state), _writes(state)
+        self._last = self._context.names.called(module), id(state), _writes(state)
         if len(self._taken) > _MOST:
             self._taken.clear()
         for value in state.values():
@@ -92,7 +92,7 @@ class Reloads:
             self._note_again(module, given, site)
         if taken < 0 or not all(_is_same(*both) for both in given):
             return
-        name, step, meant = self._named(module), self._context.step, ""
+        name, step, meant = self._context.names.called(module), self._context.step, ""
         if taken == step:
             # What is written into it is loaded by that: a mean over processes, by a call of theirs.
             is_as_taken = (
@@ -127,15 +127,12 @@ class Reloads:
         own, weights = (samples(one[:_SAMPLED]) for one in zip(*given, strict=True))
         known = self._again.get(site)
         if known is None or known.weights != weights or known.account is not account:
-            both = self._last[0], self._named(module)
+            both = self._last[0], self._context.names.called(module)
             self._again[site] = _Again(weights, *both, account)
         elif own != weights:
             known.times += 1
             if known.times == _OFTEN:
                 known.step = self._context.step
-
-    def _named(self, module: nn.Module) -> str:
-        return self._context.names.modules.get(id(module)) or type(module).__name__
 
     def undoings(self) -> tuple[Undoing, ...]:
         return tuple(

@@ -2,17 +2,17 @@
 them sets back: all of a module gets the mode of the module."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
 
 import torch
 from torch import nn
-from torch.nn.modules.batchnorm import _BatchNorm
 
 from gradscope.facts import BackToTrain, EvalUndone
-from gradscope.record.held import is_within
+from gradscope.record.held import holds_any, is_within
+from gradscope.record.names import Names
 from gradscope.record.sites import USER, Site, instruction_of, kind_of, place_of
 from gradscope.record.sizes.followers import keeps_statistics
 from gradscope.record.sizes.sights import spelled_inside
@@ -129,7 +129,7 @@ class UndoneEval:
                 one.looked_at = step, part.training
                 one.note_run(step, training=part.training)
 
-    def facts(self, trained: Collection[int], names: Mapping[int, str]) -> Iterable[EvalUndone]:
+    def facts(self, trained: Collection[int], names: Names) -> Iterator[EvalUndone]:
         """Together what one `train()` has set back first. `trained`: parameters, by id."""
         told = [one for one in self._parts.values() if _is_told(one, trained)]
         inner = {id(own) for one in told for own in one.module.modules() if own is not one.module}
@@ -140,7 +140,7 @@ class UndoneEval:
         for group in groups.values():
             calls = {key: call for one in group for key, call in one.undone.items()}
             yield EvalUndone(
-                _unique(names.get(id(one.module)) or type(one.module).__name__ for one in group),
+                _unique(names.called(one.module) for one in group),
                 tuple(sorted({type(own).__name__ for one in group for own in one.parts})),
                 max(one.passes for one in group),
                 max(one.last for one in group),
@@ -161,9 +161,8 @@ def _is_told(one: _Part, trained: Collection[int]) -> bool:
     if one.passes < _FEWEST or one.is_habit or not one.undone:
         return False
     _, holder, _ = next(iter(one.undone.values()))
-    was_trained = any(id(leaf) in trained for leaf in one.module.parameters())
-    learns = any(id(leaf) in trained for leaf in holder.parameters())
-    return learns and (was_trained or not one.ran_before)
+    was_trained = holds_any(one.module, trained)
+    return holds_any(holder, trained) and (was_trained or not one.ran_before)
 
 
 def _layers(holder: nn.Module, parts: list[_Part]) -> tuple[str, ...]:
@@ -179,11 +178,7 @@ def _layers(holder: nn.Module, parts: list[_Part]) -> tuple[str, ...]:
 
 
 def _has_two_modes(one: nn.Module) -> bool:
-    return keeps_statistics(one) if isinstance(one, _BatchNorm) else _drops(one)
-
-
-def _drops(one: nn.Module) -> bool:
-    return isinstance(one, nn.Dropout) and one.p > 0
+    return keeps_statistics(one) or (isinstance(one, nn.Dropout) and one.p > 0)
 
 
 def _is_frozen(module: nn.Module) -> bool:
