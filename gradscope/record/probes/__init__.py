@@ -5,7 +5,6 @@ calls       the forward and backward calls of the Function, counted
 derivative  the right gradient at one point
 relations   how a wrong gradient relates to the right one
 blame       the op and the line that made a returned gradient, and its correction
-shapes      what a gradient of the wrong shape is
 changes     the small changes of a backward's own source
 slips       the smallest of them that makes it right
 experiment  which calls are made and what they show

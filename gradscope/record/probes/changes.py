@@ -51,12 +51,9 @@ def changes(
     came = [one.arg for one in function.args.args][1:2]
     for node in nodes if came else ():
         yield from reduced(source, node, came[0])
-    for node in nodes:
-        yield from _named(source, node, names)
-    for node in nodes:
-        yield from _multiplied(source, node, names)
-    for node in nodes:
-        yield from _weighed(source, node, names)
+    for using in (_named, _multiplied, _weighed):
+        for node in nodes:
+            yield from using(source, node, names)
     for statement in function.body if came else ():
         yield from _weighed_on_entry(source, statement, came[0], names)
 

@@ -8,7 +8,6 @@ then called a few times more, to tell what would make it right.
 
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import combinations
 from typing import Any
 
 import torch
@@ -17,11 +16,10 @@ from torch import Tensor
 from gradscope.facts import Comparison, FunctionCheck, Relation, Worst
 from gradscope.record.census import first_of
 from gradscope.record.graph import function_name
-from gradscope.record.probes.blame import Watcher
+from gradscope.record.probes.blame import Watcher, saved_wrongly
 from gradscope.record.probes.calls import Apply, Calls, NoVerdict, TooFew
 from gradscope.record.probes.derivative import (
     ELEMENTWISE,
-    Gradients,
     Sample,
     Truth,
     by_autograd,
@@ -29,12 +27,17 @@ from gradscope.record.probes.derivative import (
 )
 from gradscope.record.probes.gathered import Uses
 from gradscope.record.probes.purpose import is_identity, passes_through, rounds
-from gradscope.record.probes.raising import Raises, first_backward
-from gradscope.record.probes.relations import Evidence, condition, relate, wrong_at
+from gradscope.record.probes.relations import (
+    Evidence,
+    condition,
+    exchanged,
+    is_alike,
+    relate,
+    reshaped,
+    wrong_at,
+)
 from gradscope.record.probes.resized import Resized
-from gradscope.record.probes.saved_wrongly import saved_wrongly
-from gradscope.record.probes.shapes import exchanged, reshaped
-from gradscope.record.probes.slips import slips
+from gradscope.record.probes.slips import Raises, first_backward, slips
 
 DTYPES = (torch.float64, torch.float32)
 # Relations that a wrong tensor among the saved ones may explain better.
@@ -179,7 +182,8 @@ def _checks(sample: Sample) -> Iterator[tuple[FunctionCheck, ...]]:
             relation = Relation(("nondeterministic",))
             yield (_checked(sample, 0, "unknown", relation=relation, reason=why),)
             return
-    swapped = _swapped(wrong, got, truth)
+    right = truth.right
+    swapped = exchanged(wrong, lambda one, other: _is_right(got[one], right[other], truth))
     identity = is_identity(sample)
     through = [place for place in wrong if passes_through(sample, place, evidence[place])]
     meant = identity or bool(through)
@@ -304,7 +308,9 @@ def _misshapen(sample: Sample, raw: list[Any], places: list[int]) -> Iterator[Fu
     watched = _Watched(sample)
     truth = by_autograd(sample)
     right = [both[0] for both in truth.right] if truth is not None else []
-    swapped = exchanged(raw, right, places)
+    swapped = exchanged(
+        places if right else (), lambda one, other: is_alike(raw[one], right[other])
+    )
     # What the forward does not change with has a gradient that somebody chose.
     is_chosen = any(
         isinstance(one, Tensor) and bool(one.any()) and not bool(other.any())
@@ -370,15 +376,8 @@ def _not_finite(sample: Sample, raw: list[Any], bad: list[Tensor]) -> FunctionCh
     )
 
 
-def _swapped(places: list[int], got: Gradients, truth: Truth) -> dict[int, int]:
-    """The first two inputs that have each other's gradient."""
-
-    def is_that_of(one: int, other: int) -> bool:
-        if truth.whole or got[one].shape != truth.right[other].shape:
-            return False
-        return not bool(wrong_at(got[one], truth.right[other], truth.tolerance).any())
-
-    for one, other in combinations(places, 2):
-        if is_that_of(one, other) and is_that_of(other, one):
-            return {one: other, other: one}
-    return {}
+def _is_right(got: Tensor, right: Tensor, truth: Truth) -> bool:
+    """Whether a gradient is the right one of another input."""
+    if truth.whole or got.shape != right.shape:
+        return False
+    return not bool(wrong_at(got, right, truth.tolerance).any())

@@ -5,8 +5,9 @@ only where it holds for both, to the tolerance of the measurement.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import combinations
 
 import torch
 from torch import Tensor
@@ -67,11 +68,6 @@ class _Right:
     turned: Tensor | None
     mean: Tensor
 
-    @property
-    def alone(self) -> "_Right":
-        """Those for the first grad_output."""
-        return _Right(self.few[:1], None if self.turned is None else self.turned[:1], self.mean[:1])
-
 
 @dataclass(frozen=True, slots=True)
 class _Look:
@@ -124,14 +120,13 @@ def relate(evidence: Evidence, named: Mapping[str, Tensor]) -> Relation:
             alike = close(got[:1], look.unit.few, tolerance, evidence.noise)
             inner = None if alike else _plain(got[:1], look.unit, tolerance)
             return _inside("ignored", inner or Relation(()))
-    return next(filter(None, _in_turn(look, named)), None) or _unfitted(evidence)
-
-
-def _in_turn(look: _Look, named: Mapping[str, Tensor]) -> Iterator[Relation | None]:
-    yield _plain(look.got, look.right, look.whole.tolerance)
-    yield _number(look)
-    yield _times(look, named)
-    yield _bounded(look)
+    return (
+        _plain(got, look.right, tolerance)
+        or _number(look)
+        or _times(look, named)
+        or _bounded(look)
+        or _unfitted(evidence)
+    )
 
 
 def _inside(kind: str, inner: Relation) -> Relation:
@@ -306,3 +301,33 @@ def _between(start: Tensor, end: Tensor) -> float:
             if low <= value <= high:
                 return value or 0.0  # without the sign of -0
     return (low + high) / 2
+
+
+# Of the wrong shape, or of another input
+
+
+def exchanged(places: Sequence[int], is_that_of: Callable[[int, int], bool]) -> dict[int, int]:
+    """The first two inputs that have each other's gradient."""
+    for one, other in combinations(places, 2):
+        if is_that_of(one, other) and is_that_of(other, one):
+            return {one: other, other: one}
+    return {}
+
+
+def is_alike(found: object, right: Tensor) -> bool:
+    """Whether a single gradient is another one, in shape and values."""
+    if not isinstance(found, Tensor) or found.shape != right.shape:
+        return False
+    return torch.allclose(found.double(), right, rtol=1e-4, atol=1e-8)
+
+
+def reshaped(returned: Tensor, right: Tensor) -> Relation | None:
+    """A gradient of the broadcast shape, or of the transposed one."""
+    for count in range(1, returned.ndim + 1):
+        for dims in combinations(range(returned.ndim), count):
+            if is_alike(returned.sum(dims), right):
+                return Relation(("unsummed",), None, str(dims[0] if len(dims) == 1 else dims))
+    # Of a forward that is flat, as of a sign, no value tells what is right; the shape does.
+    is_flat = returned.shape[::-1] == right.shape and not right.any()
+    is_transposed = returned.ndim == 2 and (is_flat or is_alike(returned.T, right))
+    return Relation(("transposed",)) if is_transposed else None

@@ -1,4 +1,5 @@
-"""The slip in a backward: the smallest change of its own source that makes its gradient right.
+"""The slip in a backward: the smallest change of its own source that makes its gradient right, or
+with which it comes to its end where it raises.
 
 Changes of one place are tried first, then of two, each by one call of the changed backward at the
 point and for the grad_outputs at which it was found to be wrong. Of large gradients some elements
@@ -9,6 +10,7 @@ import ast
 import inspect
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from itertools import chain, combinations, product
 from types import CodeType, FunctionType
@@ -16,15 +18,18 @@ from typing import Any
 
 from torch import Tensor
 
-from gradscope.facts import Slip
+from gradscope.facts import Location, Slip
 from gradscope.record.definitions import function_of, source_of, span
 from gradscope.record.forking import FORKS
-from gradscope.record.probes.calls import Copied
+from gradscope.record.probes.blame import Watcher
+from gradscope.record.probes.calls import Copied, NoVerdict, TooFew
 from gradscope.record.probes.changes import Change, changes, conjugated
 from gradscope.record.probes.derivative import Sample, Truth
 from gradscope.record.probes.gathered import Run, Uses
 from gradscope.record.probes.relations import some, wrong_at
 from gradscope.record.probes.resized import Resized, of_shape
+from gradscope.record.sites import resolve
+from gradscope.record.stand_ins import links
 from gradscope.source import Source
 
 SECONDS = 3.0  # of computing, for all changes of one backward
@@ -55,16 +60,48 @@ def slips(
     shaped = tuple(dict.fromkeys(of_shape(source, node, sized) if sized is not None else ()))
     if isinstance(truth, Uses):
         mended = _Trial(sample, truth, formula, source, node).found(shaped)
-        return tuple(_slip(source, code, one) for one in mended)
-    values = len(truth.right[place][0].unique())
-    trial = _Trial(sample, _ByTruth(sample, place, truth, returned), formula, source, node)
-    found = changes(source, node, names)
-    if any(sample.input(one).is_complex() for one in range(len(returned))):
-        found = chain(conjugated(source, node), found)
-    mended = trial.found(shaped, exactly=(True,)) or trial.found(
-        tuple(dict.fromkeys(found)), in_pairs=values >= FEWEST
-    )
+    else:
+        trial = _Trial(sample, _ByTruth(sample, place, truth, returned), formula, source, node)
+        found = changes(source, node, names)
+        if any(sample.input(one).is_complex() for one in range(len(returned))):
+            found = chain(conjugated(source, node), found)
+        in_pairs = len(truth.right[place][0].unique()) >= FEWEST
+        mended = trial.found(shaped, exactly=(True,)) or trial.found(
+            tuple(dict.fromkeys(found)), in_pairs=in_pairs
+        )
     return tuple(_slip(source, code, one) for one in mended)
+
+
+class Raises(Exception):
+    """A backward has raised, and not what tells of its calls."""
+
+    def __init__(self, sample: Sample, fault: Exception) -> None:
+        super().__init__(str(fault))
+        self.sample, self.fault = sample, fault
+
+    @property
+    def location(self) -> Location | None:
+        """Where, in its own text."""
+        code = getattr(inspect.unwrap(self.sample.calls.formula), "__code__", None)
+        own = [one for one in links(self.fault.__traceback__) if one.tb_frame.f_code is code]
+        return resolve(own[-1].tb_frame.f_code, own[-1].tb_lasti) if own else None
+
+    def slips(self, truth: Truth) -> tuple[Slip, ...]:
+        """What to write for all of its gradients to be right."""
+        sample, watcher = self.sample, Watcher(self.sample.calls.formula)
+        with suppress(Exception), watcher:
+            sample.calls.backward(sample.base, sample.cotangents[0])
+        nothing = [...] * len(sample.point)  # which fits no input
+        return slips(sample, 0, truth, nothing, watcher.names)
+
+
+def first_backward(sample: Sample) -> list[Any]:
+    try:
+        return sample.calls.backward(sample.base, sample.cotangents[0])
+    except (TooFew, NoVerdict):
+        raise
+    except Exception as fault:
+        raise Raises(sample, fault) from fault
 
 
 class _ByTruth:
