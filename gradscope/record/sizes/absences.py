@@ -143,7 +143,6 @@ class Absences:
         trained: Mapping[int, torch.Tensor],
         given: set[int],
         seen: Leaves,
-        added: Mapping[torch.Tensor, Site],
         replacements: Replacements,
     ) -> tuple[Absence, ...]:
         """The leaves that never had a gradient, or never one other than zero. `given` had one
@@ -183,7 +182,7 @@ class Absences:
             for one in leaves
             if one.name in remade and (one.held or one.name in self._read_at)
         ]
-        for parameter, site in added.items():
+        for parameter, site in replacements.added().items():
             held = by_name.get(self._name(id(parameter)))
             if id(parameter) not in trained and held is not None and _stands_still(held):
                 place = place_of(site)

@@ -15,6 +15,7 @@ import torch
 from torch.nn.parallel import DistributedDataParallel
 
 from gradscope.facts import (
+    Call,
     Flat,
     Group,
     Location,
@@ -38,7 +39,7 @@ from gradscope.record.schedule import before_chosen
 from gradscope.record.sites import USER, Site, kind_of, place_of
 from gradscope.record.sizes.clearing import version_of
 from gradscope.record.sizes.clipping import Clip
-from gradscope.record.sizes.crossings import Crossing
+from gradscope.record.sizes.crossings import Crossing, above
 from gradscope.record.sizes.leaves import Leaves, norms_of
 from gradscope.record.sizes.movements import Before
 from gradscope.record.sizes.reduction import Factor
@@ -58,7 +59,7 @@ _TRIES = 16  # passes after which an optimizer without a gradient is no longer a
 _ALIKE = 1e-4  # relative, of two norms that one factor has made shorter
 _NEGLIGIBLE = 1e-6  # of the largest rate: float32 rounds such a part of a step away
 
-Slopes = dict[object, tuple[float, Crossing]]
+Slopes = dict[object, tuple[float, int]]  # with the positions of the crossings
 
 
 class Fading:
@@ -69,7 +70,7 @@ class Fading:
         self.norms: list[tuple[int, float]] = []
         self.flat: Flat | None = None
         self.wants_look = False
-        self._first: Slopes | None = None
+        self._first: dict[object, float] | None = None  # the slopes
         self._looked_at = math.inf
 
     def due_in(self, updates: int) -> float:
@@ -92,46 +93,40 @@ class Fading:
         """A pass that gave it gradients was looked at."""
         slopes = _slopes(crossings)
         if self._first is None:
-            self._first, self.wants_look = slopes, False
+            self._first = {key: slope for key, (slope, _) in slopes.items()}
+            self.wants_look = False
         elif self.wants_look:
             self.wants_look, self._looked_at = False, self.norms[-1][1]
-            # What was flat at first has not become so.
-            before = {key: steep for key in slopes if (steep := self._before(key))}
+            # What was flat at first has not become so; what nobody saw had a slope of 1.
+            first = self._first
+            before = {key: steep for key in slopes if (steep := first.get(key, 1.0))}
             ratios = {key: slopes[key][0] / steep for key, steep in before.items()}
             if not ratios:  # nor will another look find any
                 return
             key = min(ratios, key=ratios.__getitem__)
-            slope, crossing = slopes[key]
+            slope, at = slopes[key]
             if self.flat is None or slope < self.flat.slope:
-                uses = tuple(one.call for one in _uses(crossing, crossings))
-                self.flat = Flat(step, crossing.call, slope, before[key], uses)
-
-    def _before(self, key: object) -> float:
-        """The slope there at first; 1 where nobody saw it."""
-        known = self._first.get(key) if self._first is not None else None
-        return known[0] if known is not None else 1.0
+                uses = tuple(_uses(at, crossings))
+                self.flat = Flat(step, crossings[at].call, slope, before[key], uses)
 
 
-def _uses(crossing: Crossing, crossings: Sequence[Crossing]) -> Iterator[Crossing]:
+def _uses(at: int, crossings: Sequence[Crossing]) -> Iterator[Call]:
     """From one up to the loss, on one of the ways there."""
     for _ in range(_NEAR):
-        at = next(place for place, one in enumerate(crossings) if one is crossing)
-        above = [one for one in crossings if at in one.below.values()]
-        if not above:
+        if (at := next(above(at, crossings), -1)) < 0:
             return
-        crossing = above[0]
-        yield crossing
+        yield crossings[at].call
 
 
 def _slopes(crossings: Sequence[Crossing]) -> Slopes:
     """How much of the gradient each op with a curve passed on, the least for each place."""
     found: Slopes = {}
-    for one in crossings:
+    for at, one in enumerate(crossings):
         if one.out and one.place is not None and has(one.name, _CURVED):
             slope = math.hypot(*(norm or 0.0 for norm in one.into)) / one.out
             key = one.name, one.place, one.module
             if key not in found or slope < found[key][0]:
-                found[key] = slope, one
+                found[key] = slope, at
     return found
 
 

@@ -5,7 +5,7 @@ Only at the few steps that are inspected: a hook at every node costs about a ten
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -80,6 +80,11 @@ class Crossing:
         """Whether it took a gradient and passed on exactly zero to an input."""
         is_given = self.out is not None and self.out > 0
         return is_given and edge < len(self.into) and not self.into[edge]
+
+
+def above(at: int, crossings: Sequence[Crossing]) -> Iterator[int]:
+    """The positions of those that hand their gradient to the one at a position."""
+    return (place for place, one in enumerate(crossings) if at in one.below.values())
 
 
 class Crossings:

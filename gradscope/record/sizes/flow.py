@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from types import FrameType
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
@@ -27,22 +27,11 @@ from gradscope.record.schema import OpInfo, read_schema
 from gradscope.record.sites import Site, note_site
 from gradscope.record.sizes.crossings import Activations
 from gradscope.record.sizes.cuts import NUMBERS, Cut, Selection, cut_by, is_whole, selection_of
-from gradscope.record.sizes.graphless import Constant, Constants, Terms, is_term, passed_over
+from gradscope.record.sizes.graphless import Constant, Constants, Terms, Zeros, is_term, passed_over
 from gradscope.record.sizes.readouts import EarlyReads, Readouts
-from gradscope.record.sizes.zeros import Zeros
 from gradscope.record.tracing import computes_values
 
 _current_node = torch._C._current_autograd_node
-
-
-class _Upstream(NamedTuple):
-    """The leaves and the cuts upstream of an op's arguments, the leaves that are arguments
-    `themselves` and nothing else, and the memories that all of them lie in."""
-
-    live: int
-    themselves: int
-    cuts: int
-    read: set[int]
 
 
 class Flow:
@@ -147,14 +136,14 @@ class Flow:
             over = self._lost_over(args[0]) if reason is NoGradient.DETACH else 0
             if over and torch.is_grad_enabled():
                 self._add_cut(NoGradient.STRAIGHT_THROUGH, info, site, over)
-                cuts |= self._follow_constant(site, self.cuts[-1])
+                cuts |= self._follow_constant(site)
             of_term = any(is_term(one) and one.requires_grad for one in flatten(args))
             owned = bool(idle) and self._is_of_caller(args)
             cuts |= self._add_cut(reason, info, site, live, idle, of_term=of_term, owned=owned)
             self._terms.note_number(out, self.cuts[-1])
             drawn = storage_key(out) if isinstance(out, torch.Tensor) else None
             if reason is NoGradient.NO_GRAD and site[1] and drawn not in read:  # nor a view
-                cuts |= self._follow_constant(site, self.cuts[-1], drawn=drawn)
+                cuts |= self._follow_constant(site, drawn=drawn)
             live = 0
             if reason is NoGradient.DETACH and isinstance(out, torch.Tensor) and out.is_cpu:
                 self._detached[out.data_ptr()] = cuts
@@ -165,7 +154,7 @@ class Flow:
         elif live and has(info.name, Trait.DRAWS):  # a graph whose slopes are 0, as `normal` has
             site = site or note_site(sys._getframe(2))
             cuts |= self._add_cut(NoGradient.SAMPLED, info, site, live)
-            cuts |= self._follow_constant(site, self.cuts[-1], drawn=storage_key(out))
+            cuts |= self._follow_constant(site, drawn=storage_key(out))
             live = 0
         elif live and made and has(info.name, Trait.ADDS) and is_term(out):
             for term, lost in self._terms.without_graph(args, self._cuts_before_term):
@@ -226,7 +215,7 @@ class Flow:
             live, cuts = live | reached, cuts | before
         site = note_site(frame)
         cuts |= self._add_cut(reason, OpInfo(""), site, live, live)
-        cuts |= self._follow_constant(site, self.cuts[-1], self._learnt(by))
+        cuts |= self._follow_constant(site, self._learnt(by))
         self._state.update({key: (0, cuts) for key in keys if key is not None})
 
     def _note_gradients(
@@ -243,9 +232,10 @@ class Flow:
                 self._state[key] = sum(map(self.bit_of, leaves(consumers([one.grad_fn])))), 0
 
     def _follow_constant(
-        self, site: tuple[Site, Site], cut: Cut, by: Iterable[int] = (), drawn: int | None = None
+        self, site: tuple[Site, Site], by: Iterable[int] = (), drawn: int | None = None
     ) -> int:
-        """The bit of what a cut has given."""
+        """The bit of what the last cut has given."""
+        cut = self.cuts[-1]
         bit = self._add_cut(cut.reason, OpInfo(""), site, 0)
         self._constants.add(bit, Constant(cut, cut.lost, frozenset(by), drawn))
         return bit
@@ -300,7 +290,11 @@ class Flow:
     def cuts_in(self, bits: int) -> Iterator[Cut]:
         return (cut for position, cut in enumerate(self.cuts) if bits >> position & 1)
 
-    def _upstream(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Upstream:
+    def _upstream(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[int, int, int, set[int]]:
+        """The leaves upstream of an op's arguments, those that are arguments themselves and nothing
+        else, the cuts upstream, and the memories that all of them lie in."""
         live = themselves = cuts = 0
         read = set()
         for tensor in flatten((*args, *kwargs.values())):
@@ -322,7 +316,7 @@ class Flow:
                     # Function gives its result one again.
                     for cut in self.cuts_in(state[1]):
                         live |= cut.lost
-        return _Upstream(live | themselves, themselves & ~live, cuts, read)
+        return live | themselves, themselves & ~live, cuts, read
 
     def _cuts_before(self, leaf: torch.Tensor, key: int) -> int:
         """The cuts upstream of the values that a leaf began with: `x.detach().requires_grad_()`,

@@ -37,7 +37,7 @@ from gradscope.record.sizes.leaves import Leaves, norms_of
 from gradscope.record.sizes.module_use import OwnBackwards, TrainingModes
 from gradscope.record.sizes.reduction import summed
 from gradscope.record.sizes.reloads import Reloads
-from gradscope.record.sizes.replacements import Additions, Replacements
+from gradscope.record.sizes.replacements import Replacements
 from gradscope.record.sizes.surges import Surges
 from gradscope.record.sizes.updates import Updates, is_probe
 
@@ -60,7 +60,6 @@ class Sizes:
         self._context = context
         self.measure = measure
         self.names = names = context.names
-        self._additions = Additions()
         self.leaves = Leaves(names, context.built)
         self.absences = Absences(names, self.leaves.names, context.built)
         self.surges = Surges(self.leaves.watched)
@@ -112,9 +111,6 @@ class Sizes:
         self.usages.optimizer_made(optimizer, frame)
         self._replacements.optimizer_made(optimizer, frame)
         self.inspection.look_at_models()
-        if self._context.is_between:
-            with shielded(self._context):
-                self._additions.note(optimizer, frame)
 
     # A backward pass
 
@@ -378,7 +374,6 @@ class Sizes:
                 self.updates.trained,
                 self.updates.given | self.inspection.reached,
                 self.leaves,
-                self._additions.found(),
                 self._replacements,
             ),
             constants=self.absences.constants(self.updates.trained),

@@ -1,6 +1,6 @@
 """Values without a graph that a loss may have been meant to train through: gradients that were
 handed out, samples, counts, what was to go straight through a choice, and terms that are added to a
-loss: they move the number and train nothing."""
+loss: they move the number and train nothing. And those that are 0, which no gradient passes."""
 
 from __future__ import annotations
 
@@ -17,15 +17,17 @@ from gradscope.record.events.provenance import storage_key
 from gradscope.record.graph import node_name
 from gradscope.record.oprun import flatten
 from gradscope.record.schema import OpInfo
+from gradscope.record.sites import Site, note_site
 from gradscope.record.sizes.cuts import Cut, is_whole
+from gradscope.record.sizes.leaves import has_memory
 from gradscope.record.sizes.readouts import tells
 from gradscope.record.tracing import unobserved
 
 _MOST_READ = 64
 _DIGITS = 4  # of a weight as it is written: 0.1, 1e-3, 0.0025
 _CUTS = frozenset((NoGradient.DETACH, NoGradient.NO_GRAD, NoGradient.NUMBER, NoGradient.REWRAPPED))
-
 _MOST_TERMS = 16  # nodes of one sum
+_MOST_ZEROS = 4096  # memories
 
 
 class Constant(NamedTuple):
@@ -198,3 +200,28 @@ def _is_multiple(term: float, number: float) -> bool:
     weight = term / number
     short = float(f"{weight:.{_DIGITS}g}") if math.isfinite(weight) else 0.0
     return short != 0.0 and math.isclose(weight, short, rel_tol=1e-14)
+
+
+class Zeros:
+    """Told of the ops of one forward pass, each with a frame inside of which it was called: which
+    factors without a graph are 0 in all elements."""
+
+    def __init__(self) -> None:
+        self.factors: dict[
+            int | None, Site
+        ] = {}  # where one became 0, by the number of the product
+        self._known: dict[int | None, Site] = {}  # likewise, by memory; of what began as 0 nowhere
+
+    def note(self, info: OpInfo, args: Sequence[Any], out: Any, made: int, frame: Any) -> None:
+        before = [self._known.get(storage_key(one), None) for one in flatten(args)]
+        sites = [site for site in before if site]
+        if made:
+            if sites and has(info.name, Trait.MULTIPLIES):
+                self.factors[made - 1] = sites[0]
+            return
+        for result in () if info.view else filter(has_memory, flatten(out)):
+            key = storage_key(result)
+            self._known.pop(key, None)
+            if len(self._known) < _MOST_ZEROS and result.numel() and not result.any():
+                begins = info.fills or info.shape_only or not before
+                self._known[key] = sites[0] if sites else () if begins else note_site(frame)[0]

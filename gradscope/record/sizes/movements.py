@@ -16,6 +16,7 @@ from gradscope.record.finite import all_finite, dtype_of, plain
 from gradscope.record.optimizers import parameters_of
 from gradscope.record.sites import place_of
 from gradscope.record.sizes.clipping import Clip
+from gradscope.record.sizes.leaves import has_memory
 
 _MOST_READ = 64  # parameters of an optimizer that are looked at
 _ELEMENTS = 1024  # of each of them, at even distances
@@ -123,14 +124,7 @@ def _moved(part: _Part) -> float:
 
 
 def _can_be_read(one: torch.Tensor, dtypes: Sequence[torch.dtype]) -> bool:
-    is_plain = type(one) in (torch.Tensor, torch.nn.Parameter) and one.layout is torch.strided
-    return (
-        is_plain
-        and one.dtype in dtypes
-        and not one.is_meta
-        and one.is_contiguous()
-        and bool(one.numel())
-    )
+    return has_memory(one) and one.dtype in dtypes and one.is_contiguous() and one.numel() > 0
 
 
 def _sample(one: torch.Tensor) -> torch.Tensor:

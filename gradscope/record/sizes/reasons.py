@@ -2,7 +2,7 @@
 zero."""
 
 import inspect
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from types import CodeType
@@ -15,7 +15,7 @@ from gradscope.record.grad_modes import guard_of
 from gradscope.record.journal import to_call
 from gradscope.record.sites import place_of, resolve
 from gradscope.record.sizes.built import Built, last_layer
-from gradscope.record.sizes.crossings import Crossing, Crossings
+from gradscope.record.sizes.crossings import Crossing, Crossings, above
 from gradscope.record.sizes.cuts import Cut
 from gradscope.record.sizes.flow import Flow
 
@@ -211,11 +211,11 @@ def why_zero(step: int, leaf: int, crossings: Crossings, built: Built) -> tuple[
 def _ends(leaf: int, crossings: Sequence[Crossing]) -> Iterator[tuple[int, int]]:
     """The crossings above a leaf that took a gradient and passed on exactly zero, each with the
     input; the nearest first."""
-    above: dict[int, list[tuple[int, int]]] = {}
+    takers = defaultdict[int, list[tuple[int, int]]](list)
     waiting: list[tuple[int, int]] = []
     for position, crossing in enumerate(crossings):
         for edge, below in crossing.below.items():
-            above.setdefault(below, []).append((position, edge))
+            takers[below].append((position, edge))
         waiting += [(position, edge) for edge, taken in crossing.leaves.items() if taken == leaf]
     seen = set()
     for position, edge in waiting:
@@ -226,33 +226,29 @@ def _ends(leaf: int, crossings: Sequence[Crossing]) -> Iterator[tuple[int, int]]
             yield position, edge
             continue
         seen.add(position)
-        waiting += above.get(position, [])
+        waiting += takers[position]
 
 
 def _decider(position: int, crossings: Sequence[Crossing]) -> Crossing:
     """The crossing that made the zeros which another one at most joins, adds up or hands on."""
     while _hands_on(crossings[position]):
-        above = [
-            place
-            for place, crossing in enumerate(crossings)
-            if crossing.out is not None and position in crossing.below.values()
-        ]
-        if len(above) != 1:
+        takers = [one for one in above(position, crossings) if crossings[one].out is not None]
+        if len(takers) != 1:
             break
-        position = above[0]
+        (position,) = takers
     return crossings[position]
 
 
 def _is_last(position: int, crossings: Sequence[Crossing]) -> bool:
     """Whether nothing that is trained is read between a crossing and the loss."""
-    above = {position}
+    later = {position}
     # Each stands before those below it.
     for place in range(position - 1, -1, -1):
         one = crossings[place]
-        if not above.isdisjoint(one.below.values()):
+        if not later.isdisjoint(one.below.values()):
             if any(_is_leaf(one, edge, crossings) for edge in (*one.below, *one.leaves)):
                 return False
-            above.add(place)
+            later.add(place)
     return True
 
 

@@ -4,7 +4,7 @@ the place of others, and layers that it gets."""
 import sys
 import weakref
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from types import FrameType
 from typing import Any, NamedTuple
@@ -15,9 +15,8 @@ from torch.nn.modules.module import (
     register_module_parameter_registration_hook,
 )
 
-from gradscope.dataclass import dataclass
 from gradscope.facts import Location
-from gradscope.record.context import RunContext
+from gradscope.record.context import RunContext, shielded
 from gradscope.record.definitions import kept_from, names_at
 from gradscope.record.held import modules_in
 from gradscope.record.names import Path
@@ -40,11 +39,13 @@ class _Placed(NamedTuple):
 
 
 class _Holder(NamedTuple):
-    """An optimizer: which one it is, what it was given, by id, and where."""
+    """An optimizer: which one it is, what it was given, by id, where, and which modules whole."""
 
+    optimizer: weakref.ref[Any]
     number: int
     held: set[int]
     made: Site
+    modules: list[tuple[weakref.ref[torch.nn.Module], Mapping[int, str]]]
 
 
 class Found(NamedTuple):
@@ -99,9 +100,31 @@ class Replacements:
         self._placed[id(module)] = _Placed(weakref.ref(module), count, site, instead)
 
     def optimizer_made(self, optimizer: Any, frame: FrameType) -> None:
-        if len(self._optimizers) < _MOST_OPTIMIZERS:
-            made, _ = note_site(frame)
-            self._optimizers.append(_Holder(len(self._optimizers) + 1, held_by(optimizer), made))
+        if (count := len(self._optimizers)) >= _MOST_OPTIMIZERS:
+            return
+        held, (made, _) = held_by(optimizer), note_site(frame)
+        holder = _Holder(weakref.ref(optimizer), count + 1, held, made, [])
+        self._optimizers.append(holder)
+        if self._context.is_between:
+            with shielded(self._context):
+                holder.modules.extend(_given_whole(held, frame))
+
+    def added(self) -> dict[torch.Tensor, Site]:
+        """The parameters that no optimizer has been given since, and where the one was made that
+        holds the others. What took the place of another one has not been added."""
+        found: dict[torch.Tensor, Site] = {}
+        for holder in self._optimizers:
+            optimizer = holder.optimizer()
+            held = held_by(optimizer) if optimizer is not None else set()
+            for reference, names in holder.modules if optimizer is not None else ():
+                module = reference()
+                now = dict(module.named_parameters()) if module is not None else {}
+                is_replaced = not names.keys() <= set(map(id, now.values()))
+                taken = set(names.values()) if is_replaced else set()
+                for name, parameter in now.items():
+                    if id(parameter) not in held | names.keys() and name not in taken:
+                        found.setdefault(parameter, holder.made)
+        return found
 
     def of(self, old: int, path: Path, site: Site) -> Found:
         """Of a parameter, by its id, that an optimizer holds, and of the modules around the one
@@ -141,57 +164,19 @@ class Replacements:
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class _Given:
-    """Whoever gives an optimizer a part of a model means it; whoever gives it the whole model
-    means the whole. `names` are those of the parameters by id, which the optimizer keeps alive."""
-
-    optimizer: weakref.ref[Any]
-    module: weakref.ref[torch.nn.Module]
-    names: Mapping[int, str]
-    site: Site
-
-
-class Additions:
-    """What the modules in sight held when each of the first optimizers was made."""
-
-    def __init__(self) -> None:
-        self._given: list[_Given] = []
-        self._made = 0
-
-    def note(self, optimizer: Any, frame: FrameType) -> None:
-        """An optimizer has just been made, below `frame`."""
-        self._made += 1
-        if self._made > _MOST_OPTIMIZERS:
-            return
-        held = held_by(optimizer)
-        user, _ = note_site(frame)
-        waiting = {id(one): one for _, one in modules_in(frame)}
-        seen: set[int] = set()
-        while waiting:
-            key, module = waiting.popitem()
-            seen.add(key)
-            learning = {id(one) for one in module.parameters() if one.requires_grad}
-            if learning and learning <= held:
-                names = {id(one): name for name, one in module.named_parameters()}
-                references = weakref.ref(optimizer), weakref.ref(module)
-                self._given.append(_Given(*references, names, user))
-            elif learning:
-                waiting |= {id(one): one for one in module.children() if id(one) not in seen}
-
-    def found(self) -> dict[torch.Tensor, Site]:
-        """The parameters that no optimizer has been given since, and where the one was made that
-        holds the others. What took the place of another one has not been added."""
-        found: dict[torch.Tensor, Site] = {}
-        for given in self._given:
-            module, optimizer = given.module(), given.optimizer()
-            if module is None or optimizer is None:
-                continue
-            held = held_by(optimizer)
-            now = dict(module.named_parameters())
-            is_replaced = not given.names.keys() <= set(map(id, now.values()))
-            taken = set(given.names.values()) if is_replaced else set()
-            for name, parameter in now.items():
-                if id(parameter) not in held | given.names.keys() and name not in taken:
-                    found.setdefault(parameter, given.site)
-        return found
+def _given_whole(
+    held: set[int], frame: FrameType
+) -> Iterator[tuple[weakref.ref[torch.nn.Module], Mapping[int, str]]]:
+    """The modules in sight of which an optimizer was given all that learns, and the names of their
+    parameters by id, which it keeps alive. Whoever gives it a part of a model means it; whoever
+    gives it the whole model means the whole."""
+    waiting = {id(one): one for _, one in modules_in(frame)}
+    seen: set[int] = set()
+    while waiting:
+        key, module = waiting.popitem()
+        seen.add(key)
+        learning = {id(one) for one in module.parameters() if one.requires_grad}
+        if learning and learning <= held:
+            yield weakref.ref(module), {id(one): name for name, one in module.named_parameters()}
+        elif learning:
+            waiting |= {id(one): one for one in module.children() if id(one) not in seen}

@@ -5,11 +5,12 @@ import math
 import torch
 
 from gradscope.record.finite import Number
-from gradscope.record.sizes.leaves import Watched
+from gradscope.record.sizes.leaves import Watched, has_memory
 
 _norm = torch.linalg.vector_norm
 _SURGE = 1e4  # times the largest so far: batches differ by a hundred at most
 _FEWEST = 2  # steps before, that are told by
+_MEASURED = (torch.float32, torch.float64)
 _SAMPLED = 2**12  # elements: their norm costs a microsecond
 
 
@@ -49,7 +50,8 @@ class Surges:
         self._sampled, self._largest, self._known = None, 0.0, 0
         for watched in reversed(self._leaves.values()):
             leaf = watched.ref()
-            if leaf is not None and leaf.numel() <= _SAMPLED and _is_plain(leaf.grad):
+            grad = leaf.grad if leaf is not None and leaf.numel() <= _SAMPLED else None
+            if grad is not None and has_memory(grad) and grad.dtype in _MEASURED:
                 self._sampled = watched
                 return leaf
         return None
@@ -66,9 +68,3 @@ class Surges:
             self.first = step
         self._largest, self._known = max(self._largest, size), self._known + 1
         return size
-
-
-def _is_plain(grad: torch.Tensor | None) -> bool:
-    if type(grad) is not torch.Tensor or grad.layout is not torch.strided or grad.is_meta:
-        return False
-    return grad.dtype in (torch.float32, torch.float64)
