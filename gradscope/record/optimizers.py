@@ -1,14 +1,15 @@
 """What an optimizer holds, and being told when it works: in `step()`, and not in its closure."""
 
 import functools
+import inspect
 import math
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 import torch
@@ -19,7 +20,7 @@ from torch.optim.optimizer import (
 
 from gradscope.facts import Setting
 from gradscope.record.held import kind_of_class
-from gradscope.record.sites import LIBRARY, Site, user_site
+from gradscope.record.sites import LIBRARY, USER, Site, kind_of, user_site
 from gradscope.record.stand_ins import around, is_elsewhere, without_us
 from gradscope.record.tracing import computes_values
 
@@ -81,6 +82,16 @@ def parameters_of(optimizer: Any) -> Iterator[torch.Tensor]:
 
 def held_by(optimizer: Any) -> set[int]:
     return set(map(id, parameters_of(optimizer)))
+
+
+def grads_of(parameters: Iterable[torch.Tensor]) -> list[torch.Tensor]:
+    return [one.grad for one in parameters if one.grad is not None]
+
+
+def own_step(kind: Any) -> CodeType | None:
+    """The code of `step()` of a class of optimizers that the program defines."""
+    code = getattr(inspect.unwrap(kind.step), "__code__", None)
+    return code if code is not None and kind_of(code) == USER else None
 
 
 def groups_of(optimizer: Any) -> list[tuple[float, frozenset[int]]]:

@@ -14,10 +14,9 @@ from gradscope.facts import Absence, Leaf, Location, NoGradient
 from gradscope.record.definitions import definition
 from gradscope.record.finite import elements
 from gradscope.record.grad_modes import guard_of
-from gradscope.record.names import Names, Path, in_some_module
+from gradscope.record.names import Path, in_some_module
 from gradscope.record.optimizers import held_by, parameters_of
 from gradscope.record.sites import Site, place_of
-from gradscope.record.sizes.built import Built
 from gradscope.record.sizes.crossings import Crossings
 from gradscope.record.sizes.flow import Flow
 from gradscope.record.sizes.graphless import Constant
@@ -41,10 +40,8 @@ class Absences:
     """Collects reasons at the inspected steps, by the leaf's id; says in the end which leaves
     stayed without a gradient."""
 
-    def __init__(self, names: Names, leaves: Mapping[int, str], built: Built) -> None:
-        """`leaves` are the names of those that were measured, by id."""
-        self.names, self._built = names, built
-        self._leaves = leaves
+    def __init__(self, leaves: Leaves) -> None:
+        self._leaves, self._names = leaves, leaves.known
         self._missing: dict[int, Absence] = {}
         self._zero: dict[int, Absence] = {}
         self._selections: dict[int, set[object]] = defaultdict(set)
@@ -69,7 +66,7 @@ class Absences:
         cuts = 0
         for _, upstream in map(flow.of, roots):
             cuts |= upstream
-        held, sums = self.names.parameters, sums_in(roots)
+        held, sums = self._names.parameters, sums_in(roots)
         for one in flow.constants_in(cuts):
             reason, call, location, _ = explained(one.cut)
             is_drawn = reason is NoGradient.SAMPLED and guard_of(one.cut.note.user) is None
@@ -92,19 +89,19 @@ class Absences:
                 self._constants.setdefault((id(leaf), at), absence)
         for leaf in (*held.values(), *trained.values()):
             if leaf.requires_grad and leaf.grad is None and id(leaf) not in self._settled:
-                read = self.names.gathered(id(leaf), leaf)
+                read = self._names.gathered(id(leaf), leaf)
                 absence = why_missing(step, read, flow, cuts, id(leaf) in held)
                 # A pass that has not read a leaf tells nothing that another one has not told.
                 if absence.reason not in _UNREAD or id(leaf) not in self._missing:
                     self._missing[id(leaf)] = absence
         rewraps = any(cut.reason is NoGradient.REWRAPPED for cut in flow.cuts)
         for position, leaf in enumerate(crossings.variables if crossings is not None else ()):
-            bit, name = flow.bit_of(leaf), self._leaves.get(id(leaf))
+            bit, name = flow.bit_of(leaf), self._leaves.names.get(id(leaf))
             is_nobodys = id(leaf) not in held and id(leaf) not in trained
             if name and is_nobodys and not (rewraps or flow.handed_out & bit):
                 self._read_at[name] = flow.first_use(bit)
             if norms.get(id(leaf)) == 0.0 and crossings is not None:
-                absence, selection = why_zero(step, position, crossings, self._built)
+                absence, selection = why_zero(step, position, crossings, self._leaves.built)
                 if absence.reason is NoGradient.ZERO_WEIGHT and absence.call is not None:
                     factor = flow.zeros.factors.get(absence.call.seq, ())
                     absence = replace(absence, related=place_of(factor))
@@ -142,14 +139,13 @@ class Absences:
         leaves: Sequence[Leaf],
         trained: Mapping[int, torch.Tensor],
         given: set[int],
-        seen: Leaves,
         replacements: Replacements,
     ) -> tuple[Absence, ...]:
         """The leaves that never had a gradient, or never one other than zero. `given` had one
         that somebody else put there, or would have had one of a backward that raised."""
         if self._looked_at < 0:
             return ()
-        replaced = seen.stand_for
+        replaced = self._leaves.stand_for
         by_name = {leaf.name: leaf for leaf in leaves}
         remade = {leaf.name for leaf in leaves if _is_remade(leaf, leaves)}
         gone = {key: name for key, name in replaced.items() if key in trained and name in remade}
@@ -159,9 +155,9 @@ class Absences:
             if key in trained and name not in remade and (leaf := by_name.get(name)) is not None
             if leaf.replaced_at is not None and not leaf.trained
         }
-        new = [one.ref() for one in seen.watched.values() if not one.trained and any(one.norms)]
-        paths = [*map(self._path, new)]
-        places = partial(replacements.among, paths)
+        seen = self._leaves.watched.values()
+        new = (one.ref() for one in seen if not one.trained and any(one.norms))
+        places = partial(replacements.among, [*map(self._path, new)])
         found = [*self._without(by_name, trained, given, {*gone, *swapped}, places)]
         found += [
             Absence(one.name, False, NoGradient.SWAPPED, True, 0, location=one.replaced_at)
@@ -174,7 +170,7 @@ class Absences:
                 Absence(one.name, False, NoGradient.REPLACED, True, one.missed[-1]),
                 replacements.of(id(one.old), self._path(one.new), one.site),
             )
-            for one in seen.successions.values()
+            for one in self._leaves.successions.values()
             if one.is_lost and id(one.new) not in trained
         ]
         found += [
@@ -207,7 +203,7 @@ class Absences:
     ) -> Iterator[Absence]:
         """Those that never had a gradient, but for what was `replaced` before it could have one, at
         the `places` that tell what has come since for what an optimizer holds."""
-        candidates = {**self.names.parameters, **trained}
+        candidates = {**self._names.parameters, **trained}
         gone = set()
         for key, leaf in candidates.items():
             seen = leaves.get(self._name(key))
@@ -273,7 +269,7 @@ class Absences:
 
     def _unregistered(self, leaves: Mapping[str, Leaf]) -> Iterator[Absence]:
         """What a module holds in a place that its `parameters()` skips."""
-        for owner in self.names.unregistered.values():
+        for owner in self._names.unregistered.values():
             leaf = leaves.get(owner.name)
             # A tensor that is there for one pass alone is a batch whose gradient is asked for.
             if leaf is not None and len(leaf.known) > 1 and any(leaf.known) and not leaf.trained:
@@ -283,7 +279,7 @@ class Absences:
     def _spare(self, gone: set[int], trained: Mapping[int, torch.Tensor]) -> set[int]:
         """The parameters of modules of which nothing was read, and that nobody trains: the layer
         that TransformerEncoder copies, an older model."""
-        roots = {key: id(owner.path[0][1]) for key, owner in self.names.owners.items()}
+        roots = {key: id(owner.path[0][1]) for key, owner in self._names.owners.items()}
         unread = {
             key for key, absence in self._missing.items() if absence.reason is NoGradient.UNUSED
         }
@@ -291,26 +287,26 @@ class Absences:
         return {key for key, root in roots.items() if root not in alive}
 
     def _path(self, leaf: torch.Tensor | None) -> Path:
-        owner = self.names.owners.get(id(leaf))
+        owner = self._names.owners.get(id(leaf))
         return owner.path if owner is not None else ()
 
     def _name(self, key: int) -> str:
-        owner = self.names.owners.get(key)
-        return owner.name if owner is not None else self._leaves.get(key, "")
+        owner = self._names.owners.get(key)
+        return owner.name if owner is not None else self._leaves.names.get(key, "")
 
     def _keys(self) -> dict[str, int]:
         """The leaves by name."""
-        return {self._name(key): key for key in (*self._zero, *self._leaves)}
+        return {self._name(key): key for key in (*self._zero, *self._leaves.names)}
 
     def _finish(
         self, absence: Absence, key: int, name: str, trained: bool, gone: set[int]
     ) -> Absence:
         absence = replace(absence, leaf=name, trained=trained)
-        owner = self.names.whole(key, gone, learning=True)
+        owner = self._names.whole(key, gone, learning=True)
         if owner is None:
             return absence
         if absence.reason is NoGradient.UNUSED:
-            location, related = self.names.made(owner.path)
+            location, related = self._names.made(owner.path)
             absence = replace(absence, location=location, related=related)
         beside = owner.is_listed or absence.siblings
         if absence.reason is NoGradient.UNREACHED:

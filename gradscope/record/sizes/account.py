@@ -1,7 +1,6 @@
 """What one optimizer did with the gradients of its passes, while the program runs: when it used
 them, and whether they fade."""
 
-import inspect
 import math
 import weakref
 from collections import Counter
@@ -33,6 +32,7 @@ from gradscope.record.optimizers import (
     groups_of,
     held_by,
     is_blind_to_scale,
+    own_step,
     parameters_of,
 )
 from gradscope.record.schedule import before_chosen
@@ -139,7 +139,7 @@ class Account:
         self.made, self.steps_at, self.clears_at = made, (), ()  # type: Site, Site, Site
         self.is_blind = is_blind_to_scale(type(optimizer))
         self.is_stock = type(optimizer).__module__.startswith("torch.optim")
-        self.step = getattr(inspect.unwrap(type(optimizer).step), "__code__", None)
+        self.step = own_step(type(optimizer))
         self.held = held_by(optimizer)
         self.groups = groups_of(optimizer)
         self.doubled = doubled_by(optimizer)

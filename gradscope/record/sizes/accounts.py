@@ -28,7 +28,7 @@ from gradscope.ops.traits import Trait, has
 from gradscope.record import sites
 from gradscope.record.context import RunContext, shielded
 from gradscope.record.graph import leaf_ids
-from gradscope.record.optimizers import Work, outside_of, parameters_of, rate_of
+from gradscope.record.optimizers import Work, grads_of, outside_of, parameters_of, rate_of
 from gradscope.record.passes import BackwardPass, Measure, Passed
 from gradscope.record.schedule import is_chosen
 from gradscope.record.schema import OpInfo
@@ -177,8 +177,7 @@ class Usages:
         count = account.updates + 1
         if not account.fading.due_in(count):
             with shielded(self._context):
-                held = parameters_of(work.optimizer)
-                grads = [one.grad for one in held if one.grad is not None]
+                grads = grads_of(parameters_of(work.optimizer))
                 account.fading.note_update(step - 1, grads)
                 self.wants_look |= account.fading.wants_look
         if is_chosen(count) and account.is_stock:

@@ -14,7 +14,7 @@ from torch.nn.utils import clip_grad
 from gradscope.dataclass import dataclass
 from gradscope.facts import LateClip
 from gradscope.record.context import RunContext, shielded
-from gradscope.record.optimizers import Work, held_by, parameters_of
+from gradscope.record.optimizers import Work, grads_of, held_by, parameters_of
 from gradscope.record.passes import BackwardPass
 from gradscope.record.sites import Site, note_site, place_of
 from gradscope.record.sizes.scaling import Scaling
@@ -78,7 +78,7 @@ class Clipping:
                 site = note_site(sys._getframe(1))[0]
                 with shielded(self._context):
                     found = Clip("clip_grad_norm_", float(max_norm), total, site)
-                    grads = _grads(parameters)
+                    grads = grads_of(parameters)
                     self._clips(grads, found)
                     self._clips_early(parameters, grads, found)
             with without_us:
@@ -167,13 +167,13 @@ class Clipping:
             if is_its or parameters & held:
                 del self._early[key]
                 if not updated & self._clipped.keys():
-                    norms = [grad.norm() for grad in _grads(parameters_of(optimizer))]
+                    norms = [grad.norm() for grad in grads_of(parameters_of(optimizer))]
                     seen = replace(clip, total=torch.stack(norms).norm())
                     order = "before-backward" if parameters else "of-nothing"
                     self._note(order, seen, self._last_update, 1.0)
 
     def _unscales(self, optimizer: Any, scaler: Any, site: Site) -> None:
-        for grad in _grads(parameters_of(optimizer)):
+        for grad in grads_of(parameters_of(optimizer)):
             clip = self._clipped.pop(id(grad), None)
             if clip is not None:
                 self._note("before-unscale", clip, site, float(scaler.get_scale()))
@@ -204,8 +204,4 @@ def _parted(site: Site, other: Site) -> Site:
 
 def _graded(optimizer: Any) -> set[int]:
     """The gradients of what it holds, by id."""
-    return set(map(id, _grads(parameters_of(optimizer))))
-
-
-def _grads(parameters: Iterable[torch.Tensor]) -> list[torch.Tensor]:
-    return [one.grad for one in parameters if one.grad is not None]
+    return set(map(id, grads_of(parameters_of(optimizer))))

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from gradscope.facts import Activation, Call
+from gradscope.facts import Activation, Call, NoGradient
 from gradscope.ops.traits import Trait, has
 from gradscope.record import finite
 from gradscope.record.context import RunContext
@@ -48,11 +48,9 @@ class Crossing:
     seq: int
     place: object = None
     module: str | None = None
-    takes_nearest: bool = False  # an interpolation, which has slope 0 in the places then
-    divides_by_inf: bool = False  # and has slope 0 for that
-    of_itself: bool = False  # a difference of two that are one tensor
-    # A softmax over one element: the dimensions of several, but for the first, a batch's.
-    over_one: tuple[int, ...] | None = None
+    flat: NoGradient | None = None  # why its slope is 0, where that is known of it alone
+    # Of a softmax over one element: the dimensions of several, but for the first, a batch's.
+    dims: tuple[int, ...] = ()
     out: float | None = None
     into: tuple[float | None, ...] = ()
     half: tuple[bool, ...] = ()  # whether numbers of a half type were passed on
@@ -109,8 +107,7 @@ class Crossings:
         leaf_at = {node: position for position, node in enumerate(leaves)}
         for node in nodes:
             seq = node._sequence_nr()
-            nearest = getattr(node, "_saved_interpolation_mode", None) == _NEAREST  # grid_sampler
-            crossing = Crossing(node_name(node), seq, takes_nearest=nearest)
+            crossing = Crossing(node_name(node), seq)
             if selections is not None and (note := context.journal.call_of(seq)) is not None:
                 crossing.note, crossing.selection = note, selections.get(seq)
                 crossing.place = instruction_of(note.user)
@@ -121,7 +118,10 @@ class Crossings:
                 elif below in leaf_at:
                     crossing.leaves[position] = leaf_at[below]
             taken = node.next_functions
-            crossing.of_itself = len({*taken}) < len(taken) and has(crossing.name, Trait.SUBTRACTS)
+            if len({*taken}) < len(taken) and has(crossing.name, Trait.SUBTRACTS):
+                crossing.flat = NoGradient.ITSELF
+            elif getattr(node, "_saved_interpolation_mode", None) == _NEAREST:  # grid_sampler
+                crossing.flat = NoGradient.NEAREST
             self.found.append(crossing)
             self._hooks.append(node.register_hook(_measure(node, crossing)))
 
@@ -157,14 +157,16 @@ def _measure(node: Any, crossing: Crossing) -> Callable[[Any, Any], None]:
                 full = selects and all(map(_has_no_zero, grad_outputs))
                 steep = steepest(node, grad_outputs, grad_inputs, math.hypot(*norms), into)
                 side = side_of_divisor(node)
-                flat = 0.0 in into and _divides_by_inf(node)
+                by_inf = 0.0 in into and _divides_by_inf(node)
                 single = _over_one(node) if 0.0 in into else None
         except Exception:  # a tensor of a kind that we cannot read: a gap, not the program's fault
             return
         crossing.out = math.hypot(*norms)
         crossing.into = into
         crossing.full = full
-        crossing.divides_by_inf, crossing.over_one = flat, single
+        if by_inf or single is not None:
+            crossing.flat = NoGradient.BY_INF if by_inf else NoGradient.SINGLE
+            crossing.dims = single or ()
         crossing.steep, crossing.side = steep, side
         # bfloat16 reaches as far down as float32.
         crossing.half = tuple(

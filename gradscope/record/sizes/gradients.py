@@ -18,7 +18,7 @@ from gradscope.record.context import RunContext, shielded
 from gradscope.record.dispatch import Dispatch
 from gradscope.record.finite import plain
 from gradscope.record.names import is_flat
-from gradscope.record.optimizers import Work
+from gradscope.record.optimizers import Work, grads_of
 from gradscope.record.passes import BackwardPass, Engine, Graded, Measure, Passed, has_leapt
 from gradscope.record.schedule import before_chosen
 from gradscope.record.sites import note_site
@@ -61,7 +61,7 @@ class Sizes:
         self.measure = measure
         self.names = names = context.names
         self.leaves = Leaves(names, context.built)
-        self.absences = Absences(names, self.leaves.names, context.built)
+        self.absences = Absences(self.leaves)
         self.surges = Surges(self.leaves.watched)
         self.inspection = Inspection(context)
         self._replacements = Replacements(context, self.inspection.look_at_models)
@@ -358,8 +358,7 @@ class Sizes:
             self.updates.note_replaced(self._context.step - 1, leaf, found)
 
     def _total(self) -> float:
-        grads = [leaf.grad for leaf in self.leaves.alive() if leaf.grad is not None]
-        return math.hypot(*norms_of(grads))
+        return math.hypot(*norms_of(grads_of(self.leaves.alive())))
 
     def facts(self) -> Magnitudes:
         """What was measured so far."""
@@ -373,7 +372,6 @@ class Sizes:
                 leaves,
                 self.updates.trained,
                 self.updates.given | self.inspection.reached,
-                self.leaves,
                 self._replacements,
             ),
             constants=self.absences.constants(self.updates.trained),

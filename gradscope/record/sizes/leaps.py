@@ -9,6 +9,7 @@ import torch
 
 from gradscope.facts import Leap, Steep
 from gradscope.record.finite import norm_of, plain
+from gradscope.record.graph import reached
 from gradscope.record.sizes.crossings import Crossing
 from gradscope.record.sizes.inspection import Inspected
 from gradscope.record.sizes.leaves import Leaves
@@ -130,17 +131,12 @@ def _reached(position: int, edge: int, crossings: Sequence[Crossing]) -> dict[in
     found: dict[int, float] = {}
     if edge in first.leaves:
         found[first.leaves[edge]] = _norm(first, edge)
-    waiting = [below for at, below in _handed_on(first, crossings) if at == edge]
-    seen = set(waiting)
-    while waiting:
-        crossing = crossings[waiting.pop()]
-        for at, leaf in crossing.leaves.items():
-            norm = _norm(crossing, at)
+    starts = [below for at, below in _handed_on(first, crossings) if at == edge]
+    for one in reached(starts, lambda at: dict(_handed_on(crossings[at], crossings)).values()):
+        for at, leaf in crossings[one].leaves.items():
+            norm = _norm(crossings[one], at)
             if math.isfinite(norm):
                 found[leaf] = max(norm, found.get(leaf, 0.0))
-        new = [below for _, below in _handed_on(crossing, crossings) if below not in seen]
-        seen.update(new)
-        waiting += new
     return found
 
 

@@ -12,6 +12,7 @@ import torch
 from gradscope.facts import Absence, Call, Location, NoGradient
 from gradscope.ops.traits import Trait, has
 from gradscope.record.grad_modes import guard_of
+from gradscope.record.graph import reached
 from gradscope.record.journal import to_call
 from gradscope.record.sites import place_of, resolve
 from gradscope.record.sizes.built import Built, last_layer
@@ -125,14 +126,9 @@ def _reason_of(cut: Cut) -> NoGradient:
 
 def _draws() -> set[CodeType]:
     """The code of every `sample` of a distribution, torch's and those of other packages."""
-    waiting, found = [torch.distributions.Distribution], set()
-    while waiting:
-        kind = waiting.pop()
-        waiting += kind.__subclasses__()
-        code = getattr(inspect.unwrap(vars(kind).get("sample", _draws)), "__code__", None)
-        if code is not None:
-            found.add(code)
-    return found
+    kinds = reached([torch.distributions.Distribution], type.__subclasses__)
+    methods = (vars(kind).get("sample", _draws) for kind in kinds)
+    return {method.__code__ for method in map(inspect.unwrap, methods)}
 
 
 # A gradient of zeros
@@ -150,13 +146,8 @@ def stepped(crossings: Crossings) -> Iterator[tuple[Crossing, list[torch.Tensor]
     for one in flat:
         if not one.below or any(read[at] > 1 for at in one.below.values()):
             continue
-        leaves, seen, waiting = set[int](), set[int](), [*one.below.values()]
-        while waiting:
-            at = waiting.pop()
-            if at not in seen:
-                seen.add(at)
-                leaves |= {*found[at].leaves.values()}
-                waiting += found[at].below.values()
+        inside = reached(one.below.values(), lambda at: found[at].below.values())
+        leaves = {leaf for at in inside for leaf in found[at].leaves.values()}
         yield one, [crossings.variables[at] for at in sorted(leaves)]
 
 
@@ -192,7 +183,7 @@ def why_zero(step: int, leaf: int, crossings: Crossings, built: Built) -> tuple[
         location=call.location,
         grad_output=crossing.out,
         siblings=is_one_of_several and _prefers_another(deciding),
-        dims=crossing.over_one or (),
+        dims=crossing.dims,
     )
     if reason is NoGradient.ZERO_WEIGHT:
         absence = replace(absence, nearer=_is_nearer(position, edge, crossings.found))
@@ -222,7 +213,7 @@ def _ends(leaf: int, crossings: Sequence[Crossing]) -> Iterator[tuple[int, int]]
         crossing = crossings[position]
         if crossing.out is None or position in seen:
             continue
-        if crossing.is_zero_into(edge) or (crossing.of_itself and crossing.out):
+        if crossing.is_zero_into(edge) or (crossing.flat is NoGradient.ITSELF and crossing.out):
             yield position, edge
             continue
         seen.add(position)
@@ -316,16 +307,8 @@ def _cancels(leaf: int, crossings: Sequence[Crossing]) -> bool:
 
 
 def _zero_reason(crossing: Crossing, edge: int) -> NoGradient:
-    named = next((reason for reason, kinds in _REASONS if has(crossing.name, kinds)), None)
-    if crossing.takes_nearest:
-        named = NoGradient.NEAREST
-    elif crossing.divides_by_inf:
-        named = NoGradient.BY_INF
-    elif crossing.over_one is not None:
-        named = NoGradient.SINGLE
-    elif crossing.of_itself:
-        named = NoGradient.ITSELF
+    named = (reason for reason, kinds in _REASONS if has(crossing.name, kinds))
     is_half = edge < len(crossing.half) and crossing.half[edge]
     if is_half and _BEYOND_SCALING < (crossing.out or 0.0) < _FLUSHED:
         return NoGradient.UNDERFLOW
-    return named or NoGradient.UNKNOWN
+    return crossing.flat or next(named, NoGradient.UNKNOWN)

@@ -12,7 +12,7 @@ from gradscope.facts import Summed
 from gradscope.ops.display import node_stem
 from gradscope.record.context import RunContext
 from gradscope.record.finite import plain
-from gradscope.record.graph import saved
+from gradscope.record.graph import inputs, reached, saved
 from gradscope.record.sites import place_of
 from gradscope.source import expression, parsed
 from gradscope.source.literals import number
@@ -86,13 +86,11 @@ def factor_of_mean(
 
 def _linear_in(node: Any) -> list[Any]:
     """What a node hands on as it is, adds up, or multiplies by a constant; nothing of others."""
-    above = [one for one, _ in node.next_functions]
-    below = [one for one in above if one is not None]
-    if node.name() in _HANDS_ON:
+    name, below = node.name(), inputs(node)
+    if name in _HANDS_ON:
         return below
-    if node.name() == "DivBackward0":  # and not a constant over what it reads
-        below = below if above[0] is not None else []
-    return below if node.name() in _SCALES and len(below) == 1 else []
+    is_over = name == "DivBackward0" and node.next_functions[0][0] is None  # a constant over it
+    return below if name in _SCALES and len(below) == 1 and not is_over else []
 
 
 def _multiplied_by(node: Any) -> float | None:
@@ -105,14 +103,8 @@ def _multiplied_by(node: Any) -> float | None:
 
 def sums_in(roots: Iterable[torch.Tensor]) -> set[int]:
     """The numbers of the nodes whose sum goes into one of these as it is, or times a constant."""
-    found, waiting = set[int](), [root.grad_fn for root in roots]
-    while waiting:
-        node: Any = waiting.pop()
-        below = _linear_in(node) if node is not None else []
-        if below and node._sequence_nr() not in found:
-            found.add(node._sequence_nr())
-            waiting += below
-    return found
+    nodes = reached([root.grad_fn for root in roots if root.grad_fn is not None], _linear_in)
+    return {node._sequence_nr() for node in nodes if _linear_in(node)}
 
 
 def _is_written(node: Any, context: RunContext) -> bool:

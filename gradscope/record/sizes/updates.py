@@ -1,6 +1,5 @@
 """What optimizers, or the program by hand, did to parameters: which, at what rate, from where."""
 
-import inspect
 from collections.abc import Iterable
 from dataclasses import replace
 from types import CodeType, FrameType
@@ -10,8 +9,14 @@ import torch
 
 from gradscope.facts import Location, Update
 from gradscope.record.finite import is_zero
-from gradscope.record.optimizers import Work, held_by, is_blind_to_scale, parameters_of
-from gradscope.record.sites import USER, kind_of, note_site, place_of
+from gradscope.record.optimizers import (
+    Work,
+    held_by,
+    is_blind_to_scale,
+    own_step,
+    parameters_of,
+)
+from gradscope.record.sites import note_site, place_of
 from gradscope.record.sizes.clearing import Freshness, clearing_of
 from gradscope.record.sizes.leaves import Leaves, Replacement
 from gradscope.source import parsed
@@ -39,8 +44,7 @@ class Updates:
         self._same: dict[int, tuple[tuple[Any, ...], Update]] = {}  # the last, and what tells it
         self._looked: dict[int, int] = {}  # by id of the optimizer
         self._holds: dict[int, set[int]] = {}  # likewise, once something was replaced
-        self._codes: dict[type, CodeType | None] = {}  # of the `step` of each class of optimizers
-        self._own: dict[str, CodeType] = {}  # the `step` of the program's own optimizers
+        self._kinds: dict[type, None] = {}  # the classes of optimizers
         self._made: dict[int, Location | None] = {}  # likewise
 
     def note_made(self, optimizer: Any, frame: FrameType) -> None:
@@ -65,11 +69,7 @@ class Updates:
             self._holds[id(optimizer)] = held_by(optimizer)
             self._note_successions(step, id(optimizer))
         kind = type(optimizer)
-        if kind not in self._codes:
-            self._codes[kind] = getattr(inspect.unwrap(kind.step), "__code__", None)
-        step_code = self._codes[kind]
-        if step_code is not None and kind_of(step_code) == USER:
-            self._own[type(optimizer).__name__] = step_code
+        self._kinds[kind] = None
         stale = fresh.stale_of(parameters_of(optimizer))
         base = settings.get("initial_lr")
         clearing = None
@@ -77,7 +77,7 @@ class Updates:
             clearing = fresh.clearing or clearing_of(work.frame, stale, after=True)
         update = Update(
             step=step,
-            optimizer=type(optimizer).__name__,
+            optimizer=kind.__name__,
             lr=float(settings.get("lr", 0.0)),
             location=place_of(work.site),
             made=self._made.get(id(optimizer)),
@@ -149,7 +149,8 @@ class Updates:
     def _as_written(self, update: Update, known: dict[object, Update]) -> Update:
         """With what the source alone tells: the rate of an update by hand, and which way an update
         goes that is the program's own."""
-        own = self._own.get(update.optimizer)
+        steps = (own_step(kind) for kind in self._kinds if kind.__name__ == update.optimizer)
+        own = next(filter(None, steps), None)
         if update.location is None or (update.optimizer and own is None):
             return update
         key = (update.optimizer, update.location)
