@@ -258,4 +258,4 @@ def _constants(raised: Raised) -> Iterator[Site]:
     """Where the gradients were handed out that are numbers in what was to be differentiated."""
     if (flow := raised.flow) is not None:
         for root in raised.roots:
-            yield from (one.cut.note.user for one in flow.constants_in(flow.of(root)[1]))
+            yield from (one.cut.note.user for one in flow.constants.found_in(flow.of(root)[1]))

@@ -67,7 +67,7 @@ class Absences:
         for _, upstream in map(flow.of, roots):
             cuts |= upstream
         held, sums = self._names.parameters, sums_in(roots)
-        for one in flow.constants_in(cuts):
+        for one in flow.constants.found_in(cuts):
             reason, call, location, _ = explained(one.cut)
             is_drawn = reason is NoGradient.SAMPLED and guard_of(one.cut.note.user) is None
             is_told = is_drawn or reason in _BESIDE if one.sum is None else one.sum in sums

@@ -281,7 +281,8 @@ class Account:
     def _discard(self) -> None:
         self.piled = 0
         if self.pending:
-            _note(self.discards, self.pending)
+            if len(self.discards) < _FIRST:
+                self.discards.append(self.pending)
             self.between += self.pending
             self.discarded += self.waiting[: SAMPLE - len(self.discarded)]
             if self._aside == self.waiting[-1] and len(self.swept) < SAMPLE:
@@ -312,6 +313,7 @@ class Account:
         twice = tuple(one.name for one in known if one.name in map(names, self.doubled))
         of_all = tuple(one.name for one in known)
         twice_at = given_twice(scopes, of_all, twice) if twice else None
+        own = tuple(places_in(self.step))
         return Usage(
             self.name,
             self.updates,
@@ -344,8 +346,8 @@ class Account:
             twice=twice,
             twice_at=twice_at,
             still=still,
-            own=next(places_in(self.step), None) is not None,
-            lost_at=_lost_in(self.step) if idle and self.updates else None,
+            own=bool(own),
+            lost_at=next(filter(is_lost, own), None) if idle and self.updates else None,
             rates=self.rates,
             schedule=self.schedule,
             scheduled_at=tuple(dict.fromkeys(self.scheduled_at)),
@@ -358,19 +360,8 @@ class Account:
         )
 
 
-def _lost_in(step: CodeType | None) -> Location | None:
-    """Where a `step()` of the program's own gives a name the new values, or nobody, and no
-    parameter."""
-    return next(filter(is_lost, places_in(step)), None)
-
-
 def places_in(code: CodeType | None) -> Iterator[Location]:
     """Of the instructions of a function of the program's own that have a place in its text."""
     if code is not None and kind_of(code) == USER:
         places = (place_of(((code, 2 * at),)) for at, _ in enumerate(code.co_positions()))
         yield from (one for one in places if one is not None and one.end_col)
-
-
-def _note(counts: list[int], count: int) -> None:
-    if len(counts) < _FIRST:
-        counts.append(count)

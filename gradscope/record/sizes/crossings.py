@@ -206,8 +206,7 @@ class Activations:
     """
 
     def __init__(self) -> None:
-        self._norms: dict[int, list[float | torch.Tensor]] = {}
-        self._numels: dict[int, int] = {}
+        self._norms: dict[int, tuple[list[float | torch.Tensor], int]] = {}  # and of how many
 
     def note(self, seq: int, out: Any) -> None:
         """The result of the op that made a node; one that comes later under its number counts. Of
@@ -218,14 +217,14 @@ class Activations:
         if not values or not computes_values():
             return
         with unobserved():
-            self._norms[seq] = [_norm(one) for one in values]
-        self._numels[seq] = sum(one.numel() for one in values)
+            norms = [_norm(one) for one in values]
+        self._norms[seq] = norms, sum(one.numel() for one in values)
 
     def read(self) -> dict[int, Activation]:
         """All norms, in one transfer a device."""
         waiting: dict[torch.device, list[tuple[int, torch.Tensor]]] = {}
         total = dict.fromkeys(self._norms, 0.0)
-        for seq, norms in self._norms.items():
+        for seq, (norms, _) in self._norms.items():
             for norm in norms:
                 if isinstance(norm, torch.Tensor):
                     waiting.setdefault(norm.device, []).append((seq, norm))
@@ -235,7 +234,7 @@ class Activations:
             numbers = torch.stack([norm for _, norm in group]).tolist()
             for (seq, _), number in zip(group, numbers, strict=True):
                 total[seq] = math.hypot(total[seq], number)
-        return {seq: Activation(norm, self._numels[seq]) for seq, norm in total.items()}
+        return {seq: Activation(norm, self._norms[seq][1]) for seq, norm in total.items()}
 
 
 def _norm(values: torch.Tensor) -> float | torch.Tensor:

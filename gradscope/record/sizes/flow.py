@@ -52,7 +52,7 @@ class Flow:
         self._trail: list[tuple[int, Site]] = []  # ops with leaves upstream
         self._used = 0  # the leaves that were read otherwise than idly
         self._idle = 0  # the cuts of leaves that were read idly and of nothing else
-        self._constants = Constants()
+        self.constants = Constants()
         self._terms = Terms()
         self._compared = 0  # the cuts upstream of comparisons of what has no graph
         self._weights: set[int] = set()  # memories of parameters with rows
@@ -92,13 +92,13 @@ class Flow:
         elif self._context.function is not None and not torch.is_grad_enabled():
             self.activations.note(self._context.seq - 1, out)  # its last op makes its result
         live, themselves, cuts, read = self._upstream(args, kwargs)
-        if self._constants and cuts:
+        if self.constants and cuts:
             if info.name == "detach" and not note_site(sys._getframe(2))[1]:
                 self._let_be(out)
             others = [self.of(one) for one in flatten(args)]
             is_apart = not (torch.is_grad_enabled() and self._weights.isdisjoint(read))
             used = info, flatten(args), out, cuts, read, others
-            cuts &= ~self._constants.intended(*used, is_apart=is_apart)
+            cuts &= ~self.constants.intended(*used, is_apart=is_apart)
         if live:
             self._trail.append((live, (site or note_site(sys._getframe(2)))[0]))
             self._readouts.note(out, live)
@@ -150,7 +150,8 @@ class Flow:
         elif live and isinstance(out, list | tuple) and any(map(is_whole, out)):
             # `sort` and `max` give values with a graph, and positions without.
             cut = self._add_cut(NoGradient.INTEGER, info, site or note_site(sys._getframe(2)), live)
-            self._note_positions(out, cuts | cut)
+            keys = (storage_key(one) for one in out if is_whole(one))
+            self._state.update({key: (0, cuts | cut) for key in keys if key is not None})
         elif live and has(info.name, Trait.DRAWS):  # a graph whose slopes are 0, as `normal` has
             site = site or note_site(sys._getframe(2))
             cuts |= self._add_cut(NoGradient.SAMPLED, info, site, live)
@@ -159,7 +160,7 @@ class Flow:
         elif live and made and has(info.name, Trait.ADDS) and is_term(out):
             for term, lost in self._terms.without_graph(args, self._cuts_before_term):
                 bit = self._add_cut(term.reason, OpInfo(""), (term.note.user, term.note.inner), 0)
-                self._constants.add(bit, Constant(term, lost, sum=made - 1))
+                self.constants.add(bit, Constant(term, lost, sum=made - 1))
                 cuts |= bit
         self._pass_on(info, args, out, (live, cuts), read)
 
@@ -237,7 +238,7 @@ class Flow:
         """The bit of what the last cut has given."""
         cut = self.cuts[-1]
         bit = self._add_cut(cut.reason, OpInfo(""), site, 0)
-        self._constants.add(bit, Constant(cut, cut.lost, frozenset(by), drawn))
+        self.constants.add(bit, Constant(cut, cut.lost, frozenset(by), drawn))
         return bit
 
     def _note_copied(self, user: Site) -> None:
@@ -272,9 +273,6 @@ class Flow:
                 if (key := storage_key(one)) is not None:
                     yield key
 
-    def constants_in(self, bits: int) -> Iterator[Constant]:
-        return self._constants.found_in(bits)
-
     def _lost_over(self, tensor: torch.Tensor) -> int:
         """The leaves of what it is made of, and is 0 times."""
         gone = (consumers([node]) for node in passed_over(tensor.grad_fn))
@@ -285,7 +283,7 @@ class Flow:
         key = storage_key(out)
         if key in self._state:
             live, cuts = self._state[key]
-            self._state[key] = live, cuts & ~self._constants.bits
+            self._state[key] = live, cuts & ~self.constants.bits
 
     def cuts_in(self, bits: int) -> Iterator[Cut]:
         return (cut for position, cut in enumerate(self.cuts) if bits >> position & 1)
@@ -362,11 +360,6 @@ class Flow:
         if lost == idle:
             self._idle |= 1 << (len(self.cuts) - 1)
         return 1 << (len(self.cuts) - 1)
-
-    def _note_positions(self, results: Sequence[Any], cuts: int) -> None:
-        for key in map(storage_key, filter(is_whole, results)):
-            if key is not None:
-                self._state[key] = (0, cuts)
 
     def _pass_on(
         self, info: OpInfo, args: tuple[Any, ...], out: Any, state: tuple[int, int], read: set[int]

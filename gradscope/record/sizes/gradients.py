@@ -90,12 +90,9 @@ class Sizes:
     def begin(self, stack: ExitStack, thread: int, dispatch: Dispatch) -> None:
         """Until `stack` ends; by `dispatch` ops are seen."""
         stack.enter_context(self._stack)
-        self._clipping.install(stack, thread)
-        self.usages.install(stack, thread)
-        self.modes.install(stack, thread)
-        self._reloads.install(stack, thread)
-        self.leaves.install(stack, thread)
-        self._replacements.install(stack, thread)
+        watchers = self._clipping, self.usages, self.modes, self._reloads, self.leaves
+        for one in (*watchers, self._replacements):
+            one.install(stack, thread)
         self.inspection.begin(dispatch)
 
     def end(self) -> None:

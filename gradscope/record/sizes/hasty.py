@@ -65,7 +65,8 @@ class Hasty:
         """Those of each model that runs, together."""
         for model in names.running.values():
             own = {id(one) for one in model.modules()}
-            norms = [one for key, one in self._norms.items() if key in own and _is_told(one)]
+            known = [one for key, one in self._norms.items() if key in own and one.runs]
+            norms = [one for one in known if _is_hasty(one.module) and one.passes >= _FEWEST]
             places = dict.fromkeys(filter(None, map(self._place, norms)))
             if places:
                 momentum = norms[0].module.momentum
@@ -87,7 +88,3 @@ class Hasty:
 
 def _is_hasty(one: Any) -> bool:
     return type(one.momentum) is float and _MOST < one.momentum < 1
-
-
-def _is_told(norm: _Norm) -> bool:
-    return _is_hasty(norm.module) and norm.runs > 0 and norm.passes >= _FEWEST

@@ -83,7 +83,7 @@ def blocking(bit: int, flow: Flow, reached: int) -> Cut | None:
     The last, since autograd itself detaches what it saves, on memory that goes on being used; but
     of a term that trains nobody the one in it, since that term was there to train somebody.
     """
-    idle = [one.cut for one in flow.constants_in(reached) if one.sum is not None]
+    idle = [one.cut for one in flow.constants.found_in(reached) if one.sum is not None]
     terms = {(place.file, place.line) for place in map(_place, idle) if place is not None}
     upstream = [cut for cut in flow.cuts_in(reached) if cut.lost & bit]
     # What the loss reads derivatives of, another pass may have cut: as an evaluation does.

@@ -4,7 +4,7 @@ import weakref
 from collections.abc import Iterator, Sequence
 from itertools import islice, pairwise
 from types import CodeType, FrameType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 
@@ -52,11 +52,8 @@ def modules_of(frame: FrameType) -> Iterator[tuple[str, weakref.ref[torch.nn.Mod
 
 def _parameters_of(frame: FrameType) -> Iterator[tuple[str, int]]:
     found = islice(reached_from(frame.f_locals), _MOST_REACHED)
-    return ((name, id(one)) for name, one, _ in found if _can_learn(one))
-
-
-def _can_learn(one: Any) -> bool:
-    return isinstance(one, torch.Tensor) and one.is_leaf and one.requires_grad
+    tensors = ((name, one) for name, one, _ in found if isinstance(one, torch.Tensor))
+    return ((name, id(one)) for name, one in tensors if one.is_leaf and one.requires_grad)
 
 
 def _inside(

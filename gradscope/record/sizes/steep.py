@@ -62,7 +62,10 @@ def steepest(
     if gradient is None or source is None or gradient.numel() > _ELEMENTS:
         return None
     elementwise = gradient.shape == source.shape and _is_pointwise(node_stem(node.name()).lower())
-    slopes = _slopes(gradient, source if elementwise else None, source.abs().max())
+    # What each element was multiplied by; at least that, where the shapes do not tell which.
+    by = source.abs()
+    by = torch.where(source == 0, by.max(), by) if elementwise else by.max()
+    slopes = gradient.abs().double() / by.double()
     found = _standing_out(slopes)
     if found is None:
         return None
@@ -91,14 +94,6 @@ def _is_pointwise(name: str) -> bool:
     packet = getattr(torch.ops.aten, name, None)
     overloads = packet.overloads() if packet is not None else ()
     return any(torch.Tag.pointwise in getattr(packet, one).tags for one in overloads)
-
-
-def _slopes(
-    gradient: torch.Tensor, source: torch.Tensor | None, largest: torch.Tensor
-) -> torch.Tensor:
-    """What each element was multiplied by; at least that, where the shapes do not tell which."""
-    given = largest if source is None else torch.where(source == 0, largest, source.abs())
-    return gradient.abs().double() / given.double()
 
 
 def _standing_out(slopes: torch.Tensor) -> tuple[torch.Tensor, float | None] | None:
