@@ -20,10 +20,14 @@ from gradscope.record.definitions import head, returned, written_at
 from gradscope.record.held import holds_any, outermost
 from gradscope.record.journal import Note
 from gradscope.record.names import Names
-from gradscope.record.sites import USER, Site, kind_of, note_site, resolve
+from gradscope.record.sites import USER, Site, kind_of, note_site, resolve, user_frames
 from gradscope.record.sizes.dropouts import Dropouts
-from gradscope.record.sizes.followers import Followers, is_touched, keeps_statistics
-from gradscope.record.sizes.hasty import Hasty
+from gradscope.record.sizes.running_statistics import (
+    Followers,
+    Hasty,
+    is_touched,
+    keeps_statistics,
+)
 from gradscope.record.sizes.undone_eval import UndoneEval
 from gradscope.record.stand_ins import is_elsewhere, stand_in, without_us
 from gradscope.record.tracing import unobserved
@@ -228,11 +232,8 @@ class OwnBackwards:
         own = written.__func__ if isinstance(written, staticmethod) else written
         if not isinstance(own, FunctionType) or kind_of(own.__code__) != USER:
             return
-        frame: FrameType | None = sys._getframe(1)
-        while frame is not None and frame.f_code is not own.__code__:
-            frame = frame.f_back
-        if frame is not None:  # it runs, and calls what trains
-            return
+        if any(one.f_code is own.__code__ for one in user_frames(sys._getframe(1))):
+            return  # it runs, and calls what trains
 
         def backward(*args: Any, **kwargs: Any) -> Any:
             self._called.add(kind)

@@ -83,23 +83,23 @@ def blocking(bit: int, flow: Flow, reached: int) -> Cut | None:
     The last, since autograd itself detaches what it saves, on memory that goes on being used; but
     of a term that trains nobody the one in it, since that term was there to train somebody.
     """
-    idle = [one.cut for one in flow.constants.found_in(reached) if one.sum is not None]
-    terms = {(place.file, place.line) for place in map(_place, idle) if place is not None}
+    idle = (one.cut for one in flow.constants.found_in(reached) if one.sum is not None)
+    terms = {*map(_line, idle)} - {None}
     upstream = [cut for cut in flow.cuts_in(reached) if cut.lost & bit]
     # What the loss reads derivatives of, another pass may have cut: as an evaluation does.
     is_read = flow.differentiated & bit and flow.is_used(bit)
     anywhere = [cut for cut in flow.cuts if cut.lost & ~cut.idle & bit and not is_read]
     for cuts in (upstream, anywhere):
         telling = [cut for cut in cuts if cut.reason is not NoGradient.INTEGER] or cuts
-        places = ((cut, _place(cut)) for cut in (telling if terms else ()))
-        within = [cut for cut, place in places if place and (place.file, place.line) in terms]
+        within = [cut for cut in telling if _line(cut) in terms] if terms else []
         if telling:
             return (within or telling)[-1]
     return None
 
 
-def _place(cut: Cut) -> Location | None:
-    return place_of(cut.note.user)
+def _line(cut: Cut) -> tuple[str, int] | None:
+    place = place_of(cut.note.user)
+    return (place.file, place.line) if place is not None else None
 
 
 def _read_out(bit: int, flow: Flow) -> Cut | None:

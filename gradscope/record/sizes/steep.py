@@ -73,7 +73,7 @@ def steepest(
     index = unravel(first_of(mask), tuple(mask.shape))
     saved = _saved(node)
     sizes = (float(one.abs().max()) for one in saved.values() if one.numel())
-    place, factor = _nearest(node, edge, saved, mask, index), None
+    place, factor = _nearest(node, edge, saved, mask), None
     if place is None:
         place, factor = _of_factor(node, edge)
     slope, count = float(slopes[mask].max()), int(mask.sum())
@@ -119,9 +119,10 @@ def _saved(node: Any) -> dict[str, torch.Tensor]:
 
 
 def _nearest(
-    node: Any, edge: int, saved: dict[str, torch.Tensor], mask: torch.Tensor, index: tuple[int, ...]
+    node: Any, edge: int, saved: dict[str, torch.Tensor], mask: torch.Tensor | None = None
 ) -> dict[str, Any] | None:
-    """The operand next to a singular point of the op, and how near the elements come to it."""
+    """The operand next to a singular point of the op, and how near some elements come to it: those
+    that are nearest by far, where it is not told which."""
     name = node_stem(node.name()).lower()
     exponent = getattr(node, f"{_PREFIX}exponent", None)
     point = singularity(name, exponent if isinstance(exponent, int | float) else None)
@@ -131,11 +132,16 @@ def _nearest(
     if found is None:
         return None
     values, of = found
-    try:
-        values = values.expand(mask.shape)
-    except RuntimeError:  # a row's norm beside the row's elements
-        return None
+    if mask is not None:
+        try:
+            values = values.expand(mask.shape)
+        except RuntimeError:  # a row's norm beside the row's elements
+            return None
     distances = torch.stack([(of(values) - at).abs() for at in point.points]).amin(0)
+    if mask is None:
+        apart = _standing_out(1 / distances)
+        mask = apart[0] if apart is not None else torch.ones_like(distances).bool()
+    index = unravel(first_of(mask), tuple(mask.shape))
     near, rest = distances[mask], distances[~mask]
     counted = census(of(values), point.argument, values)
     operand = replace(counted, at=float(of(values)[index]))
@@ -157,15 +163,10 @@ def _of_factor(node: Any, edge: int) -> tuple[dict[str, Any] | None, int | None]
             if below is None or at == edge or len(below.next_functions) != 1:
                 break
             saved = _saved(below)
-            point = singularity(node_stem(below.name()).lower())
-            found = _values_of(node_stem(below.name()).lower(), point, saved) if point else None
-            if point is not None and found is not None:
-                values, of = found
-                distances = torch.stack([(of(values) - one).abs() for one in point.points]).amin(0)
-                apart = _standing_out(1 / distances)
-                mask = apart[0] if apart is not None else torch.ones_like(distances).bool()
-                index = unravel(first_of(mask), tuple(mask.shape))
-                place = _nearest(below, 0, saved, mask, index)
+            name = node_stem(below.name()).lower()
+            point = singularity(name)
+            if point is not None and _values_of(name, point, saved) is not None:
+                place = _nearest(below, 0, saved)
                 is_near = place is not None and place["in_reach"]
                 return (place, below._sequence_nr()) if is_near else (None, None)
             below = below.next_functions[0][0]

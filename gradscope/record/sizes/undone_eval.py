@@ -14,7 +14,7 @@ from gradscope.facts import BackToTrain, EvalUndone
 from gradscope.record.held import holds_any, is_within
 from gradscope.record.names import Names
 from gradscope.record.sites import USER, Site, instruction_of, kind_of, place_of
-from gradscope.record.sizes.followers import keeps_statistics
+from gradscope.record.sizes.running_statistics import keeps_statistics
 from gradscope.record.sizes.sights import spelled_inside
 
 _EVAL: Any = nn.Module.eval.__code__

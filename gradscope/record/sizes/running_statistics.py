@@ -1,24 +1,31 @@
-"""Copies of a model that follow its weights and not its statistics: a teacher, a target network or
-an average over the run, whose BatchNorm is evaluated with those that it was copied with."""
+"""The running statistics of BatchNorm, where they are not those of the data. In copies of a model
+that follow its weights alone (a teacher, a target network, an average over the run) they are those
+that it was copied with; with a momentum that other frameworks call 1 - momentum, those of the last
+batch."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from gradscope.facts import StaleStatistics
+from gradscope.facts import HastyStatistics, StaleStatistics
 from gradscope.record.held import holds_any, outermost
 from gradscope.record.names import Names
 from gradscope.record.sites import Site, note_site, place_of, user_frames
 from gradscope.record.sizes.leaves import has_memory, samples
 from gradscope.record.sizes.sights import modules_of
+from gradscope.record.stand_ins import around
 from gradscope.record.tracing import computes_values, unobserved
+from gradscope.record.written import momentum_at
 
 _FEWEST = 3  # steps at which it has run: before the last one, what it gives may not be used
+_HASTY = 0.5  # of a batch in the statistics, in the words of torch
 
 
 @dataclass(slots=True)
@@ -119,3 +126,70 @@ def _has_left(source: nn.Module, follower: _Follower) -> bool:
         return False
     norms = [one for one in source.modules() if keeps_statistics(one)]
     return len(norms) == len(follower.norms) and samples(_statistics(norms)) != follower.statistics
+
+
+@dataclass(slots=True)
+class _Norm:
+    """One that is trained so. `fresh`: its statistics were taken again since, in another way."""
+
+    module: Any
+    passes: int = 0
+    fresh: bool = False
+    runs: int = 0  # steps at which it runs in eval mode
+    last: int = -1  # the last of these
+
+
+class Hasty:
+    """Told of each BatchNorm that is made, and of its runs."""
+
+    def __init__(self) -> None:
+        self._made: WeakKeyDictionary[nn.Module, Site] = WeakKeyDictionary()
+        self._norms: dict[int, _Norm] = {}
+
+    def install(self, stack: ExitStack, thread: int) -> None:
+        around(stack, thread, _BatchNorm, "__init__", after=self._note_made)
+
+    def _note_made(self, frame: FrameType, _: None, one: Any, *more: Any, **named: Any) -> None:
+        if _is_hasty(one):
+            self._made[one] = note_site(frame)[0]
+
+    def note_run(self, one: Any, step: int) -> None:
+        known = self._norms.get(id(one))
+        learns = one.training and torch.is_grad_enabled() and _is_hasty(one)
+        if known is None:
+            if not learns or not keeps_statistics(one):
+                return
+            known = self._norms[id(one)] = _Norm(one)
+        if one.training:
+            known.fresh = not learns
+            known.passes += learns
+        elif not known.fresh and known.last != step and step:
+            known.runs, known.last = known.runs + 1, step
+
+    def facts(self, names: Names) -> Iterator[HastyStatistics]:
+        """Those of each model that runs, together."""
+        for model in names.running.values():
+            own = {id(one) for one in model.modules()}
+            known = [one for key, one in self._norms.items() if key in own and one.runs]
+            norms = [one for one in known if _is_hasty(one.module) and one.passes >= _FEWEST]
+            places = dict.fromkeys(filter(None, map(self._place, norms)))
+            if places:
+                momentum = norms[0].module.momentum
+                yield HastyStatistics(
+                    names.called(model),
+                    type(norms[0].module).__name__,
+                    len(norms),
+                    momentum,
+                    max(one.runs for one in norms),
+                    max(one.last for one in norms),
+                    tuple(places),
+                )
+
+    def _place(self, norm: _Norm) -> Any:
+        """Where its momentum is written."""
+        made = self._made.get(norm.module, ())
+        return momentum_at(made, norm.module.momentum) or place_of(made)
+
+
+def _is_hasty(one: Any) -> bool:
+    return type(one.momentum) is float and _HASTY < one.momentum < 1
