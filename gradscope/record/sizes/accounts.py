@@ -15,13 +15,7 @@ from types import FrameType
 from typing import Any
 
 import torch
-from torch.optim.lr_scheduler import (
-    ChainedScheduler,
-    LambdaLR,
-    LRScheduler,
-    ReduceLROnPlateau,
-    SequentialLR,
-)
+from torch.optim import lr_scheduler
 
 from gradscope.facts import NotChecked, Schedule, Usage
 from gradscope.ops.traits import Trait, has
@@ -51,7 +45,9 @@ _SCALES = Trait.MULTIPLIES | Trait.DIVIDES
 # not all of it stands behind a call that could be watched.
 _UPKEEP = ("nn/utils/clip_grad.py", "amp/grad_scaler.py", "optim/", "nn/modules/module.py")
 _MOST_TOLD = 32  # values, until a schedule lowers the rate; places where one is made
-_OF_OTHERS = (SequentialLR, ChainedScheduler)  # schedules
+_OF_OTHERS = (lr_scheduler.SequentialLR, lr_scheduler.ChainedScheduler)  # schedules
+# Each has its own `__init__`.
+_SCHEDULES = (lr_scheduler.LRScheduler, lr_scheduler.ReduceLROnPlateau, *_OF_OTHERS)
 _SCHEDULERS = "optim/lr_scheduler.py"
 
 
@@ -83,7 +79,7 @@ class Usages:
             stand_in(stack, owner, "zero_grad", self._clearing(owner.zero_grad, thread))
         watch = partial(around, stack, thread, within=partial(shielded, self._context))
         watch(torch.amp.GradScaler, "step", after=self._after_asking)
-        for kind in (LRScheduler, ReduceLROnPlateau, *_OF_OTHERS):  # each has its own `__init__`
+        for kind in _SCHEDULES:
             watch(kind, "__init__", after=self._after_scheduling)
             watch(kind, "step", after=self._after_moving)
 
@@ -234,12 +230,12 @@ class Usages:
             gamma = getattr(scheduler, "gamma", None)
             gamma = float(gamma) if isinstance(gamma, int | float) else None
             schedule = Schedule(type(scheduler).__name__, made, gamma=gamma)
-            if isinstance(scheduler, LambdaLR):
+            if isinstance(scheduler, lr_scheduler.LambdaLR):
                 base = max(map(float, scheduler.base_lrs))
                 code = getattr(scheduler.lr_lambdas[0], "__code__", None)
                 *_, given_by = (None, *places_in(code))
                 schedule = replace(schedule, base=base, given_by=given_by)
-            elif isinstance(scheduler, ReduceLROnPlateau):
+            elif isinstance(scheduler, lr_scheduler.ReduceLROnPlateau):
                 schedule = replace(schedule, rises=scheduler.mode == "max")
             account.schedule = schedule
 
@@ -249,7 +245,7 @@ class Usages:
         account = self._accounts.get(id(getattr(scheduler, "optimizer", None)))
         if account is None or (known := account.schedule) is None:
             return
-        if isinstance(scheduler, ReduceLROnPlateau):
+        if isinstance(scheduler, lr_scheduler.ReduceLROnPlateau):
             known = self._after_telling(known, scheduler, float(metrics))
         if sites.file_in_torch(frame.f_code) != _SCHEDULERS:  # it moves the ones that it is made of
             moves, place = account.moves.get(id(scheduler), (0, None))

@@ -97,7 +97,8 @@ class Built:
             frames = user_frames(frame)
             while frames and site[0] and frames[0].f_code is not site[0][0][0]:
                 del frames[0]
-            own, calls = _module_of(frames[:1]), tuple(_given_to(frames[:_FRAMES], key))
+            own = _module_of(frames[0]) if frames else 0
+            calls = tuple(_given_to(frames[:_FRAMES], key))
             self._filled[key] = replace(known, number=number, zeroed=site, own=own, calls=calls)
 
     def zeroed(self, parameter: torch.Tensor | None, names: Names) -> Zeroed | None:
@@ -182,7 +183,7 @@ def _given_to(frames: Sequence[FrameType], parameter: int) -> Iterator[int]:
 def _argument(frame: FrameType, parameter: int) -> int:
     """What a function was given to work on: what a class is made of is its own, and a method has
     its own module in any case."""
-    code, own = frame.f_code, _module_of([frame])
+    code, own = frame.f_code, _module_of(frame)
     for name in code.co_varnames[: code.co_argcount] if code.co_name != "__init__" else ():
         value: Any = frame.f_locals.get(name)
         if issubclass(type(value), nn.Module) and id(value) != own:
@@ -191,15 +192,13 @@ def _argument(frame: FrameType, parameter: int) -> int:
     return 0
 
 
-def _module_of(frames: Sequence[FrameType]) -> int:
+def _module_of(frame: FrameType) -> int:
     """By id, the module of which a method runs there."""
-    for one in frames:
-        value = one.f_locals.get(next(iter(one.f_code.co_varnames), ""))
-        if issubclass(type(value), nn.Module):
-            known = (vars(kind).get(one.f_code.co_name) for kind in type(value).__mro__)
-            if any(getattr(method, "__code__", None) is one.f_code for method in known):
-                return id(value)
-    return 0
+    code = frame.f_code
+    value = frame.f_locals.get(next(iter(code.co_varnames), ""))
+    known = (vars(kind).get(code.co_name) for kind in type(value).__mro__)
+    is_its = any(getattr(method, "__code__", None) is code for method in known)
+    return id(value) if is_its and issubclass(type(value), nn.Module) else 0
 
 
 def _links(path: Path) -> tuple[str, ...]:

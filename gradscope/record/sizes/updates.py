@@ -23,6 +23,7 @@ from gradscope.source import parsed
 from gradscope.source.hand_updates import ascent, rate_by_hand
 
 Kept = list[tuple[int, Update]]  # by the step: that of the update is of the first such
+_Written = tuple[float | None, int | None]  # the rate, and the line that adds the gradient
 _COMPARED = ("lr", "initial_lr")
 _MOST_KEPT = 512  # updates; of those that follow only the last
 _GRADCHECK = torch.autograd.gradcheck.__code__.co_filename
@@ -56,8 +57,8 @@ class Updates:
         settings = optimizer.param_groups[0]
         looked = self._looked.get(id(optimizer), 0)
         is_plain = looked >= _LOOKED_AT and not (fresh.is_measured or clipped is not None)
+        compared = (*map(settings.get, _COMPARED), work.site)
         if is_plain and not self._leaves.successions and type(settings.get("lr")) is float:
-            compared = (*map(settings.get, _COMPARED), work.site)
             same = self._same.get(id(optimizer))
             if same is not None and same[0] == compared:
                 _keep(self._updates, step, same[1])
@@ -89,7 +90,7 @@ class Updates:
             blind_to_scale=is_blind_to_scale(kind),
         )
         if is_plain:
-            self._same[id(optimizer)] = (*map(settings.get, _COMPARED), work.site), update
+            self._same[id(optimizer)] = compared, update
         _keep(self._updates, step, update)
 
     def note_coasted(self, updates: Iterable[tuple[int, int]]) -> None:
@@ -141,23 +142,24 @@ class Updates:
     def facts(self) -> tuple[Update, ...]:
         """Those of the optimizers. Beside them, what else writes parameters is no update: it
         clips them, or averages them."""
-        written: dict[object, Update] = {}
+        written: dict[object, _Written] = {}
         kept = self._updates or self._by_hand
         updates = (one if one.step == step else replace(one, step=step) for step, one in kept)
         return tuple(self._as_written(one, written) for one in updates)
 
-    def _as_written(self, update: Update, known: dict[object, Update]) -> Update:
+    def _as_written(self, update: Update, known: dict[object, _Written]) -> Update:
         """With what the source alone tells: the rate of an update by hand, and which way an update
         goes that is the program's own."""
         steps = (own_step(kind) for kind in self._kinds if kind.__name__ == update.optimizer)
         own = next(filter(None, steps), None)
-        if update.location is None or (update.optimizer and own is None):
+        place = update.location
+        if place is None or (update.optimizer and own is None):
             return update
-        key = (update.optimizer, update.location)
+        key = (update.optimizer, place)
         if key not in known:
-            known[key] = _read(update, own)
-        lr = update.lr if update.optimizer else known[key].lr
-        return replace(update, lr=lr, ascends=known[key].ascends)
+            known[key] = _read(update.optimizer, place, own)
+        rate, ascends = known[key]
+        return replace(update, lr=update.lr if update.optimizer else rate, ascends=ascends)
 
     def look(self, optimizer: Any, frame: Any) -> None:
         """It steps, or was to: what it holds is to be trained, and nothing that was written by hand
@@ -184,20 +186,15 @@ def _keep(updates: Kept, step: int, update: Update) -> None:
     updates.append((step, update))
 
 
-def _read(update: Update, own: CodeType | None) -> Update:
+def _read(optimizer: str, place: Location, own: CodeType | None) -> _Written:
     """`own` is the `step` of an optimizer class that the program defines."""
-    if update.location is None:
-        return update
-    text = parsed(own.co_filename if own is not None else update.location.file)
+    text = parsed(own.co_filename if own is not None else place.file)
     if text is None:
-        return update
-    rate = rate_by_hand(text, update.location) if own is None else None
-    rising = ascent(text, update.location, update.optimizer)
-    return replace(
-        update,
-        lr=float(rate.value) if rate is not None else None,  # type: ignore[arg-type]
-        ascends=rising.lineno if rising is not None else None,
-    )
+        return None, None
+    rate: Any = rate_by_hand(text, place) if own is None else None
+    rising = ascent(text, place, optimizer)
+    lr = float(rate.value) if rate is not None else None
+    return lr, rising.lineno if rising is not None else None
 
 
 def _is_cleared(optimizer: Any, graded: set[int]) -> bool:
