@@ -139,7 +139,7 @@ class Watcher(Unseen):
                     form, name = relation.detail.form, relation.detail.name
                     if name not in self.shapes:
                         return None
-                    code = FORMS[form].code.replace("{}", name)
+                    code = FORMS[form].replace("{}", name)
                     text = f"{text} {'/' if kind == 'extra' else '*'} {code}"
                 case _:
                     return None

@@ -199,28 +199,21 @@ def _number(look: _Look) -> Relation | None:
     return min(found, key=lambda relation: len(relation.kinds), default=None)
 
 
-@dataclass(frozen=True, slots=True)
-class Form:
-    """A function of a tensor, and how it is written in code; {} stands for the tensor's name."""
-
-    of: Callable[[Tensor], Tensor]
-    code: str
-
-
-# Factors that a derivative may lack or have too many of, as they are told.
+# Factors that a derivative may lack or have too many of, as they are told and as they are written
+# in code; {} stands for the name of a tensor.
 FORMS = {
-    "{}": Form(lambda t: t, "{}"),
-    "|{}|": Form(torch.abs, "{}.abs()"),
-    "{}^2": Form(torch.square, "{}.square()"),
-    "1 + |{}|": Form(lambda t: 1 + t.abs(), "(1 + {}.abs())"),
-    "1 - {}": Form(lambda t: 1 - t, "(1 - {})"),
-    "1 + {}": Form(lambda t: 1 + t, "(1 + {})"),
-    "1 - {}^2": Form(lambda t: 1 - t.square(), "(1 - {}.square())"),
-    "1 + {}^2": Form(lambda t: 1 + t.square(), "(1 + {}.square())"),
-    "sqrt({})": Form(torch.sqrt, "{}.sqrt()"),
-    "exp({})": Form(torch.exp, "{}.exp()"),
-    "{} * (1 - {})": Form(lambda t: t * (1 - t), "({} * (1 - {}))"),
-    "{}^3": Form(lambda t: t**3, "{}**3"),
+    "{}": "{}",
+    "|{}|": "{}.abs()",
+    "{}^2": "{}.square()",
+    "1 + |{}|": "(1 + {}.abs())",
+    "1 - {}": "(1 - {})",
+    "1 + {}": "(1 + {})",
+    "1 - {}^2": "(1 - {}.square())",
+    "1 + {}^2": "(1 + {}.square())",
+    "sqrt({})": "{}.sqrt()",
+    "exp({})": "{}.exp()",
+    "{} * (1 - {})": "({} * (1 - {}))",
+    "{}^3": "{}**3",
 }
 
 
@@ -229,8 +222,8 @@ def _times(look: _Look, named: Mapping[str, Tensor]) -> Relation | None:
     got, right, tolerance = look.got, look.right.few, look.whole.tolerance
     for name, tensor in named.items():
         few = tensor.reshape(-1)[look.at]
-        for text, form in FORMS.items():
-            value = form.of(few)
+        for text, code in FORMS.items():
+            value: Tensor = eval(code.replace("{}", "few"), {"few": few})
             if not bool(value.isfinite().all()) or close(value, value.mean(), tolerance):
                 continue
             for kind, pair in (("extra", (got, right * value)), ("missing", (got * value, right))):

@@ -40,8 +40,9 @@ class Absences:
     """Collects reasons at the inspected steps, by the leaf's id; says in the end which leaves
     stayed without a gradient."""
 
-    def __init__(self, leaves: Leaves) -> None:
-        self._leaves, self._names = leaves, leaves.known
+    def __init__(self, leaves: Leaves, trained: Mapping[int, torch.Tensor]) -> None:
+        """`trained`: what an optimizer holds, by id."""
+        self._leaves, self._names, self._trained = leaves, leaves.known, trained
         self._missing: dict[int, Absence] = {}
         self._zero: dict[int, Absence] = {}
         self._selections: dict[int, set[object]] = defaultdict(set)
@@ -58,7 +59,6 @@ class Absences:
         roots: Sequence[torch.Tensor],
         crossings: Crossings | None,
         norms: Mapping[int, float],
-        trained: Mapping[int, torch.Tensor],
     ) -> None:
         """After the backward of an inspected step, which gave leaves gradients of these `norms`, by
         id."""
@@ -78,7 +78,7 @@ class Absences:
             if one.likely and not by:
                 continue
             absence = Absence("", False, reason, False, step, call, location=location, through=by)
-            for leaf in (*held.values(), *trained.values()):
+            for leaf in (*held.values(), *self._trained.values()):
                 is_learning = reason in _HANDED_OUT or norms.get(id(leaf))
                 if flow.bit_of(leaf) & one.lost and leaf.requires_grad and is_learning:
                     self._constants.setdefault((id(leaf), location), absence)
@@ -87,7 +87,7 @@ class Absences:
             absence = Absence("", False, NoGradient.ZERO_OP, False, step, flat.call, location=at)
             for leaf in (leaf for leaf in below if norms.get(id(leaf))):
                 self._constants.setdefault((id(leaf), at), absence)
-        for leaf in (*held.values(), *trained.values()):
+        for leaf in (*held.values(), *self._trained.values()):
             if leaf.requires_grad and leaf.grad is None and id(leaf) not in self._settled:
                 read = self._names.gathered(id(leaf), leaf)
                 absence = why_missing(step, read, flow, cuts, id(leaf) in held)
@@ -97,7 +97,7 @@ class Absences:
         rewraps = any(cut.reason is NoGradient.REWRAPPED for cut in flow.cuts)
         for position, leaf in enumerate(crossings.variables if crossings is not None else ()):
             bit, name = flow.bit_of(leaf), self._leaves.names.get(id(leaf))
-            is_nobodys = id(leaf) not in held and id(leaf) not in trained
+            is_nobodys = id(leaf) not in held and id(leaf) not in self._trained
             if name and is_nobodys and not (rewraps or flow.handed_out & bit):
                 self._read_at[name] = flow.first_use(bit)
             if norms.get(id(leaf)) == 0.0 and crossings is not None:
@@ -137,7 +137,6 @@ class Absences:
     def facts(
         self,
         leaves: Sequence[Leaf],
-        trained: Mapping[int, torch.Tensor],
         given: set[int],
         replacements: Replacements,
     ) -> tuple[Absence, ...]:
@@ -145,7 +144,7 @@ class Absences:
         that somebody else put there, or would have had one of a backward that raised."""
         if self._looked_at < 0:
             return ()
-        replaced = self._leaves.stand_for
+        replaced, trained = self._leaves.stand_for, self._trained
         by_name = {leaf.name: leaf for leaf in leaves}
         remade = {leaf.name for leaf in leaves if _is_remade(leaf, leaves)}
         gone = {key: name for key, name in replaced.items() if key in trained and name in remade}
@@ -158,7 +157,7 @@ class Absences:
         seen = self._leaves.watched.values()
         new = (one.ref() for one in seen if not one.trained and any(one.norms))
         places = partial(replacements.among, [*map(self._path, new)])
-        found = [*self._without(by_name, trained, given, {*gone, *swapped}, places)]
+        found = [*self._without(by_name, given, {*gone, *swapped}, places)]
         found += [
             Absence(one.name, False, NoGradient.SWAPPED, True, 0, location=one.replaced_at)
             for one in swapped.values()
@@ -196,20 +195,20 @@ class Absences:
     def _without(
         self,
         leaves: Mapping[str, Leaf],
-        trained: Mapping[int, torch.Tensor],
         given: set[int],
         replaced: set[int],
         places: Callable[[int], Found],
     ) -> Iterator[Absence]:
         """Those that never had a gradient, but for what was `replaced` before it could have one, at
         the `places` that tell what has come since for what an optimizer holds."""
+        trained = self._trained
         candidates = {**self._names.parameters, **trained}
         gone = set()
         for key, leaf in candidates.items():
             seen = leaves.get(self._name(key))
             if leaf.requires_grad and key not in given and not (seen and seen.known):
                 gone.add(key)
-        spare = self._spare(gone, trained) | replaced
+        spare = self._spare(gone) | replaced
         for key, leaf in candidates.items():
             absence = self._missing.get(key)
             if absence is None and key in trained:
@@ -249,12 +248,12 @@ class Absences:
                 absence = replace(absence, reason=NoGradient.MASKED)  # others at another step
             yield self._finish(absence, key, leaf.name, leaf.trained, set())
 
-    def constants(self, trained: Mapping[int, torch.Tensor]) -> tuple[Absence, ...]:
+    def constants(self) -> tuple[Absence, ...]:
         """The leaves on which a gradient without a graph depends that a loss was computed with."""
         return tuple(
-            replace(absence, leaf=self._name(key), trained=key in trained)
+            replace(absence, leaf=self._name(key), trained=key in self._trained)
             for (key, _), absence in self._constants.items()
-            if key in trained or not trained
+            if key in self._trained or not self._trained
         )
 
     def died(self, leaves: Sequence[Leaf]) -> tuple[Absence, ...]:
@@ -276,14 +275,14 @@ class Absences:
                 place, _ = definition(owner.path)
                 yield Absence(leaf.name, False, NoGradient.UNREGISTERED, False, 1, location=place)
 
-    def _spare(self, gone: set[int], trained: Mapping[int, torch.Tensor]) -> set[int]:
+    def _spare(self, gone: set[int]) -> set[int]:
         """The parameters of modules of which nothing was read, and that nobody trains: the layer
         that TransformerEncoder copies, an older model."""
         roots = {key: id(owner.path[0][1]) for key, owner in self._names.owners.items()}
-        unread = {
-            key for key, absence in self._missing.items() if absence.reason is NoGradient.UNUSED
-        }
-        alive = {root for key, root in roots.items() if key not in gone & unread - trained.keys()}
+        missing = self._missing.items()
+        unread = gone & {key for key, absence in missing if absence.reason is NoGradient.UNUSED}
+        unread -= self._trained.keys()
+        alive = {root for key, root in roots.items() if key not in unread}
         return {key for key, root in roots.items() if root not in alive}
 
     def _path(self, leaf: torch.Tensor | None) -> Path:

@@ -61,13 +61,13 @@ class Sizes:
         self.measure = measure
         self.names = names = context.names
         self.leaves = Leaves(names, context.built)
-        self.absences = Absences(self.leaves)
         self.surges = Surges(self.leaves.watched)
         self.inspection = Inspection(context)
         self._replacements = Replacements(context, self.inspection.look_at_models)
         self._growths, self._leaps = Growths(), Leaps(self.leaves)
         self._depth: Depth | None = None
         self.updates = Updates(self.leaves)
+        self.absences = Absences(self.leaves, self.updates.trained)
         self.usages = Usages(self.leaves, context, measure)
         self._clipping = Clipping(context, self.usages.note_clip)
         self.usages.on_early_clip = self._clipping.note_early
@@ -259,8 +259,8 @@ class Sizes:
             self._total_after_backward = self._total() if crossings is not None else None
             if flow is not None:
                 self.leaves.note_handed_out(lambda leaf: flow.handed_out & flow.bit_of(leaf))
-                step, trained = self._context.step, self.updates.trained
-                self.absences.look(step, flow, one.differentiable, crossings, norms, trained)
+                roots = one.differentiable
+                self.absences.look(self._context.step, flow, roots, crossings, norms)
         if crossings is not None:
             self._note_graph(crossings, flow, one.frame)
         if self.measure is not None:
@@ -361,17 +361,13 @@ class Sizes:
         """What was measured so far."""
         self._note_running()
         leaves = self.leaves.facts(self._context.step)
+        given = self.updates.given | self.inspection.reached
         return Magnitudes(
             leaves=leaves,
             growths=self._growths.strongest(),
             leaps=tuple(self._leaps.found),
-            absences=self.absences.facts(
-                leaves,
-                self.updates.trained,
-                self.updates.given | self.inspection.reached,
-                self._replacements,
-            ),
-            constants=self.absences.constants(self.updates.trained),
+            absences=self.absences.facts(leaves, given, self._replacements),
+            constants=self.absences.constants(),
             died=self.absences.died(leaves),
             updates=self.updates.facts(),
             usages=self.usages.facts(),

@@ -48,7 +48,6 @@ class Inspection:
     def __init__(self, context: RunContext) -> None:
         self.asked: Callable[[], int | None] = lambda: None
         self._context = context
-        self.names = context.names
         self.steps: list[int] = []
         self.flow: Flow | None = None
         self.refused: Flow | None = None  # of the forward whose backward raised
@@ -128,7 +127,7 @@ class Inspection:
         self._largest = max(self._largest, self.made)
         if step not in self.steps[-1:]:  # of one that raised
             self.steps.append(step)
-        self.names.look(frame)
+        self._context.names.look(frame)
         selections = flow.selections if flow is not None else None
         crossings = Crossings([root.grad_fn for root in roots], self._context, selections)
         self._context.seen.hold(roots, crossings.nodes)
