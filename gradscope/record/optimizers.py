@@ -224,7 +224,7 @@ def watch_optimizers(
     stack.callback(running.clear)
 
 
-def _tell(told: Told, frame: FrameType, _: None, one: Any, *more: Any, **named: Any) -> None:
+def _tell(told: Told, frame: FrameType, _: None, one: Any, /, *more: Any, **named: Any) -> None:
     told(one, outside_of(one, frame))
 
 

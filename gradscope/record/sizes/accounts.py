@@ -208,7 +208,7 @@ class Usages:
     # Told by what is put around torch
 
     def _after_asking(
-        self, frame: FrameType, _: Any, scaler: Any, optimizer: Any, *more: Any
+        self, frame: FrameType, _: Any, scaler: Any, optimizer: Any, *more: Any, **named: Any
     ) -> None:
         account = self._meet(optimizer, ())
         if account is not None and scaler.is_enabled() and not self._context.coasts:
@@ -220,7 +220,7 @@ class Usages:
                 self.on_bad_unscaled(optimizer)
 
     def _after_scheduling(
-        self, frame: FrameType, _: Any, scheduler: Any, *more: Any, **named: Any
+        self, frame: FrameType, _: Any, scheduler: Any, /, *more: Any, **named: Any
     ) -> None:
         account = self._meet(scheduler.optimizer, ())
         made = sites.place_of(sites.note_site(outside_of(scheduler, frame))[0])
@@ -240,7 +240,13 @@ class Usages:
             account.schedule = schedule
 
     def _after_moving(
-        self, frame: FrameType, _: Any, scheduler: Any, metrics: Any = None, **named: Any
+        self,
+        frame: FrameType,
+        _: Any,
+        scheduler: Any,
+        metrics: Any = None,
+        *more: Any,
+        **named: Any,
     ) -> None:
         account = self._accounts.get(id(getattr(scheduler, "optimizer", None)))
         if account is None or (known := account.schedule) is None:

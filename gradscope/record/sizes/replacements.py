@@ -84,7 +84,7 @@ class Replacements:
         for name in ("__init__", "__setstate__"):  # a copy is not constructed
             around(stack, thread, torch.nn.Module, name, after=self._note_made)
 
-    def _note_made(self, frame: FrameType, _: None, one: Any, *more: Any, **named: Any) -> None:
+    def _note_made(self, frame: FrameType, _: None, one: Any, /, *more: Any, **named: Any) -> None:
         if self._optimizers and self._made[type(one)] < _MOST:
             self._made[type(one)] += 1
             self._context.shielded("a module", self._note, one, outside_of(one, frame))

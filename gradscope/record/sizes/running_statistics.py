@@ -149,7 +149,7 @@ class Hasty:
     def install(self, stack: ExitStack, thread: int) -> None:
         around(stack, thread, _BatchNorm, "__init__", after=self._note_made)
 
-    def _note_made(self, frame: FrameType, _: None, one: Any, *more: Any, **named: Any) -> None:
+    def _note_made(self, frame: FrameType, _: None, one: Any, /, *more: Any, **named: Any) -> None:
         if _is_hasty(one):
             self._made[one] = note_site(frame)[0]
 

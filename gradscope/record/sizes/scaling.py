@@ -51,10 +51,15 @@ class Scaling:
         watch = partial(around, stack, thread, torch.amp.GradScaler)
         watch("scale", after=self._note_scaled, within=partial(shielded, self._context))
         watch("get_scale", before=self._note_asked)
-        watch("step", before=lambda frame, scaler, one, *more, **named: self.note_undone(one))
+        watch("step", before=self._note_step)
 
     def _note_asked(self, frame: FrameType, scaler: Any) -> None:
         self._is_asked |= kind_of(frame.f_code) == USER
+
+    def _note_step(
+        self, frame: FrameType, scaler: Any, optimizer: Any, *_: Any, **named: Any
+    ) -> None:
+        self.note_undone(optimizer)
 
     def note_undone(self, optimizer: Any) -> None:
         """A scaler divides the gradients of this optimizer."""
