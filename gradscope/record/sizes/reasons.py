@@ -128,7 +128,8 @@ def _draws() -> set[CodeType]:
     """The code of every `sample` of a distribution, torch's and those of other packages."""
     kinds = reached([torch.distributions.Distribution], type.__subclasses__)
     methods = (vars(kind).get("sample", _draws) for kind in kinds)
-    return {method.__code__ for method in map(inspect.unwrap, methods)}
+    codes = (getattr(inspect.unwrap(method), "__code__", None) for method in methods)
+    return {code for code in codes if code is not None}
 
 
 # A gradient of zeros
