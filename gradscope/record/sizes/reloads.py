@@ -57,17 +57,19 @@ class Reloads:
         self._itself: dict[Site, int] = {}  # the step of the first time that did so
 
     def install(self, stack: ExitStack, thread: int) -> None:
-        watch = partial(around, stack, thread, nn.Module, within=partial(shielded, self._context))
-        watch("state_dict", after=self._note_taken)
-        watch("load_state_dict", before=self._note_loaded)
+        watch, within = partial(around, stack, thread, nn.Module), partial(shielded, self._context)
+        watch("state_dict", after=self._after_taking)
+        watch("load_state_dict", before=self._note_loaded, within=within)
 
-    def _note_taken(
+    def _after_taking(
         self, frame: FrameType, state: Any, module: nn.Module, *more: Any, **named: Any
     ) -> None:
         # A call for a module calls itself for those in it, and tells where to put their parts.
-        if not isinstance(state, Mapping) or more or named.get("destination") is not None:
-            return
-        site, _ = note_site(frame)
+        if isinstance(state, Mapping) and not more and named.get("destination") is None:
+            with shielded(self._context):
+                self._note_taken(module, state, note_site(frame)[0])
+
+    def _note_taken(self, module: nn.Module, state: Mapping[Any, Any], site: Site) -> None:
         self._last = self._context.names.called(module), id(state), _writes(state)
         if len(self._taken) > _MOST:
             self._taken.clear()
