@@ -4,6 +4,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import partial
 from types import FrameType
 from typing import Any, NamedTuple
 
@@ -129,14 +130,8 @@ class Leaves:
             swap(t1, t2)
 
         stand_in(stack, torch.utils, "swap_tensors", swap_tensors)
-        around(
-            stack,
-            thread,
-            torch.nn.Module,
-            "register_parameter",
-            before=self._note_assigned,
-            after=self.built.note_given,
-        )
+        watch = partial(around, stack, thread, torch.nn.Module, "register_parameter")
+        watch(before=self._note_assigned, after=self.built.note_given)
 
     def _note_assigned(self, frame: FrameType, one: torch.nn.Module, name: str, param: Any) -> None:
         old = vars(one).get("_parameters", {}).get(name)
