@@ -160,7 +160,7 @@ def test_a_fault_of_ours_costs_one_finding_its_fixes(tmp_path, monkeypatch):
     def broken(_culprit):
         raise RecursionError("too deep")
 
-    monkeypatch.setattr("gradscope.repair.write.guards.guarded", broken)
+    monkeypatch.setattr("gradscope.repair.write.masked.guarded", broken)
     finding = found_in("", "torch.sqrt(x)", tmp_path)
 
     (served,) = repaired(Trace("t"), (finding,), None)

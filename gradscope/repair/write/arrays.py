@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import TypeGuard
 
 from gradscope.facts import Edit
+from gradscope.facts import requests as ask
 from gradscope.repair.write.culprit import Candidate, Culprit
 from gradscope.source import Source, definition
 from gradscope.source.arguments import called
@@ -222,7 +223,7 @@ def _filled(culprit: Culprit, value: ast.expr) -> dict[ast.expr, str]:
     return found
 
 
-def divided_by_one(culprit: Culprit) -> Iterator[Candidate]:
+def divided_by_one(culprit: Culprit, request: ask.DivideArrayByOne) -> Iterator[Candidate]:
     """`x / np.where(y == 0, 1, y)`."""
     node, where = culprit.node, culprit.names.spell("numpy.where")
     divisor = node.right if isinstance(node, ast.BinOp) else getattr(node, "value", None)

@@ -30,7 +30,7 @@ def corrected(culprit: Culprit, request: ask.Rewrite) -> Ways:
         yield from differentiated(culprit, forward, backward)
 
 
-def by_autograd(culprit: Culprit) -> Ways:
+def by_autograd(culprit: Culprit, request: ask.DifferentiateForward) -> Ways:
     """Where the finding lies in the backward of a custom Function."""
     forward, backward = _method(culprit, "forward"), _method(culprit, "backward")
     location = culprit.finding.location

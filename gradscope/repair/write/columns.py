@@ -44,7 +44,7 @@ def given_instead(culprit: Culprit, request: ask.GiveInstead) -> Iterator[Edits]
         yield [*(new if is_replaced else ()), *edits]
 
 
-def joined(culprit: Culprit) -> Ways:
+def joined(culprit: Culprit, request: ask.JoinViews) -> Ways:
     """`net(torch.cat([x, t], dim=-1))` for `net(points)`, of which `x` and `t` are the columns."""
     source = culprit.source
     for read in parts(culprit.node, ast.Name):

@@ -101,7 +101,7 @@ def stepped_late(culprit: Culprit, request: ask.StepWhereCleared) -> Ways:
         yield Candidate("clear the gradients before each step", edits)
 
 
-def unscaled_late(culprit: Culprit) -> Ways:
+def unscaled_late(culprit: Culprit, request: ask.UnscaleBeforeStep) -> Ways:
     """The statement that unscales, with what follows it, into the branch below that steps."""
     source = culprit.source
     if culprit.node is None:
@@ -122,7 +122,7 @@ def unscaled_late(culprit: Culprit) -> Ways:
             return  # what it gives may be used below
 
 
-def ended(culprit: Culprit) -> Ways:
+def ended(culprit: Culprit, request: ask.StepAtTheEnd) -> Ways:
     """`if (i + 1) % 4 == 0 or i + 1 == len(loader):`, in a loop that counts its turns."""
     around = ancestors(culprit.source, culprit.node) if culprit.node is not None else iter(())
     branch = next((one for one in around if isinstance(one, ast.If)), None)
@@ -265,7 +265,7 @@ def turned(culprit: Culprit, request: ask.WaitForLess | ask.WaitForMore) -> Ways
         yield (keyword(culprit.source, made, "mode", mode),)
 
 
-def kept_scaler(culprit: Culprit) -> Ways:
+def kept_scaler(culprit: Culprit, request: ask.KeepScaler) -> Ways:
     """The scaler made before the loop, and `update()` without a scale."""
     source = culprit.source
     name = _receiver(source, culprit.node)
@@ -281,7 +281,7 @@ def kept_scaler(culprit: Culprit) -> Ways:
             yield Candidate("let `update()` find the scale", (source.edit(start, end, ""),))
 
 
-def widened(culprit: Culprit) -> Ways:
+def widened(culprit: Culprit, request: ask.WiderWeights) -> Ways:
     """float32 wherever the file asks for half precision, but for autocast."""
     source = culprit.source
     edits = [

@@ -123,7 +123,7 @@ def _past_the_choice(culprit: Culprit) -> Iterator[Candidate]:
                 yield culprit.written("detach the difference alone", node, " + ".join(both))
 
 
-def copied(culprit: Culprit) -> Iterator[Candidate]:
+def copied(culprit: Culprit, request: ask.CopyBeforeWriting) -> Iterator[Candidate]:
     """`h = h.clone()` before `h.data[mask] = 0.0`, and that without the `.data`."""
     source, place = culprit.source, culprit.finding.location
     for node in source.nodes.every(ast.Attribute):

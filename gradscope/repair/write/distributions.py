@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from gradscope.facts import Edit
+from gradscope.facts import requests as ask
 from gradscope.repair.write.composites import logits
 from gradscope.repair.write.culprit import Candidate, Culprit
 from gradscope.repair.write.forms import fit
@@ -21,7 +22,7 @@ _MODULE = "torch.distributions."
 Form = Callable[[Reading, ast.expr], str | None]
 
 
-def by_logits(culprit: Culprit) -> Iterator[Candidate]:
+def by_logits(culprit: Culprit, request: ask.GiveLogits) -> Iterator[Candidate]:
     """`Categorical(logits=z)` for `Categorical(softmax(z))`, wherever the file makes one."""
     from torch import distributions  # a saved trace is read without torch
 

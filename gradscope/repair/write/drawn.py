@@ -11,7 +11,7 @@ from gradscope.source.arguments import called
 from gradscope.source.spans import ancestors
 
 
-def kept(culprit: Culprit) -> Ways:
+def kept(culprit: Culprit, request: ask.KeepRandomState) -> Ways:
     """`checkpoint(..., preserve_rng_state=True)`."""
     if culprit.call is not None:
         yield (keyword(culprit.source, culprit.call, "preserve_rng_state", "True"),)

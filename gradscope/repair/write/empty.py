@@ -20,7 +20,7 @@ from gradscope.source.tree import parts
 _PADDING = tuple(f"{of}key_padding_mask" for of in ("", "src_", "tgt_", "memory_"))
 
 
-def filled(culprit: Culprit) -> Iterator[Candidate]:
+def filled(culprit: Culprit, request: ask.AllowEmpty) -> Iterator[Candidate]:
     """The guards for what an op does with nothing, by what is written at the culprit."""
     found = spelled(culprit.source, culprit.node)
     if not found:

@@ -157,7 +157,7 @@ def _is_alike(node: ast.AST, loss: ast.AST) -> bool:
     return node is loss
 
 
-def scores_taken(culprit: Culprit) -> Ways:
+def scores_taken(culprit: Culprit, request: ask.TakeScores) -> Ways:
     """`cross_entropy` for every `nll_loss` of the file: of log-probabilities they are the same."""
     calls = [*culprit.calls(_NORMALISING)]
     edits = [renamed(culprit, one, _NORMALISING[culprit.dotted(one)]) for one in calls]
@@ -165,7 +165,7 @@ def scores_taken(culprit: Culprit) -> Ways:
         yield [edit for edit in edits if edit is not None]
 
 
-def scores_normalised(culprit: Culprit) -> Ways:
+def scores_normalised(culprit: Culprit, request: ask.NormaliseScores) -> Ways:
     """`criterion(logits.log_softmax(-1), ...)`."""
     for given in culprit.call.args[:1] if culprit.call is not None else ():
         yield [culprit.replace(given, f"{atom(culprit.source.of(given))}.log_softmax(-1)")]

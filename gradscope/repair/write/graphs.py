@@ -174,7 +174,7 @@ def retained(culprit: Culprit, request: ask.KeepGraph) -> Ways:
         yield [*way, *switched]
 
 
-def allowing_unused(culprit: Culprit) -> Ways:
+def allowing_unused(culprit: Culprit, request: ask.AllowUnused) -> Ways:
     yield from _switched_on(culprit, culprit.finding.location, "allow_unused")
 
 
@@ -185,7 +185,7 @@ def _switched_on(culprit: Culprit, place: Location | None, name: str) -> Iterato
         yield [keyword(culprit.source, call, name, "True")]
 
 
-def finding_unused(culprit: Culprit) -> Ways:
+def finding_unused(culprit: Culprit, request: ask.FindUnused) -> Ways:
     """`find_unused_parameters=True`, where the file makes the DistributedDataParallel."""
     for call in culprit.calls(_PARALLEL):
         yield [keyword(culprit.source, call, "find_unused_parameters", "True")]

@@ -34,7 +34,7 @@ FILLED = {
 }
 
 
-def allocated(culprit: Culprit) -> Ways:
+def allocated(culprit: Culprit, request: ask.FillMemory) -> Ways:
     """`torch.empty(n)` -> `torch.zeros(n)`, and others like it in the same way."""
     call, dotted = culprit.call, culprit.dotted(culprit.call)
     if call is None:
@@ -203,7 +203,7 @@ def learnt(culprit: Culprit, request: ask.LearnInside) -> Ways:
         yield (edit,)
 
 
-def learnt_in_part(culprit: Culprit) -> Ways:
+def learnt_in_part(culprit: Culprit, request: ask.LearnPartInside) -> Ways:
     """`sigma = F.softplus(sigma)` where its name is given, or around what one line alone reads."""
     template = culprit.torch(_FUNCTIONS[ask.Inside.SOFTPLUS])
     for _, node in _first_guarded(culprit):

@@ -13,7 +13,7 @@ from gradscope.source.repetitions import is_repeated
 from gradscope.source.tree import names_in, parts
 
 
-def made_for_each(culprit: Culprit) -> Ways:
+def made_for_each(culprit: Culprit, request: ask.MakeEach) -> Ways:
     """`[Head(n) for _ in range(4)]` for `[Head(n)] * 4`, and `copy.deepcopy(head)` of what is made
     elsewhere."""
     source, node = culprit.source, culprit.node

@@ -11,11 +11,13 @@ from gradscope.facts import requests as ask
 from gradscope.ops import Edge, Nature
 from gradscope.ops.traits import Trait, discards, has
 from gradscope.repair.write.branches import by_branch
-from gradscope.repair.write.culprit import Candidate, Culprit, NoTorch
+from gradscope.repair.write.culprit import Candidate, Culprit, NoTorch, Unpatchable, moved
+from gradscope.repair.write.distributions import squashed
 from gradscope.repair.write.forms import fit
 from gradscope.repair.write.guards import guarded
 from gradscope.repair.write.reading import Reading, atom
 from gradscope.repair.write.spelling import can_repeat, filled, infinity, on_edges
+from gradscope.repair.write.training import optimizer_eps
 from gradscope.repair.write.uses import given_to, returned
 from gradscope.rules.reading import evidence
 from gradscope.rules.wording import phrases, proposals
@@ -28,7 +30,26 @@ from gradscope.source.tree import parts
 _MAXIMA = frozenset(("amax", "max"))
 
 
-def masked(culprit: Culprit, *, hidden: bool) -> Iterator[Candidate]:
+def kept_off(culprit: Culprit, request: ask.KeepOff) -> Iterator[Candidate]:
+    """The operand kept off the edge for good, or the value that it gives there kept."""
+    if request.used is not None:
+        with suppress(Unpatchable):
+            yield from guarded(moved(culprit, request.used))
+        return
+    if culprit.finding.phase is Phase.OPTIMIZER:
+        yield from optimizer_eps(culprit)
+    yield from squashed(culprit)
+    yield from guarded(culprit)
+    yield from _value_kept(culprit)
+
+
+def masked(culprit: Culprit, request: ask.HarmlessOperand) -> Iterator[Candidate]:
+    """A harmless operand, else one that is kept off the edge."""
+    yield from _harmless(culprit, hidden=request.hidden)
+    yield from guarded(culprit)
+
+
+def _harmless(culprit: Culprit, *, hidden: bool) -> Iterator[Candidate]:
     """A harmless operand where the result is thrown away: `torch.where(x > 0, x, 1.0) ** 0.5`.
 
     The program's own mask where it is in reach, then the op's condition. What goes by the value
@@ -63,7 +84,7 @@ def masked(culprit: Culprit, *, hidden: bool) -> Iterator[Candidate]:
     yield from _all_allowed(culprit)
 
 
-def value_kept(culprit: Culprit) -> Iterator[Candidate]:
+def _value_kept(culprit: Culprit) -> Iterator[Candidate]:
     """Where a value is right and its slope is not: that very value, beside a harmless operand. What
     asks whether a length is 0 takes a small one for another."""
     is_backward = culprit.finding.phase is Phase.BACKWARD

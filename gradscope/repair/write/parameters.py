@@ -41,13 +41,13 @@ def given(culprit: Culprit, request: ask.GiveParameters) -> Ways:
     yield from made_later(culprit)
 
 
-def added(culprit: Culprit, request: ask.ToHold) -> Ways:
+def added(culprit: Culprit, wanted: ask.ToHold) -> Ways:
     """`Adam([*G.parameters(), *F.parameters()])` for `Adam(G.parameters())`."""
-    for scope in request.usage.scopes[:1]:
+    for scope in wanted.usage.scopes[:1]:
         source = source_of(culprit, scope.place)
         call = expression(source, scope.place) if source is not None else None
         first = argument(call, "params", 0)
-        more = _all_of(_covering(scope.holders, {*request.leaves}))
+        more = _all_of(_covering(scope.holders, {*wanted.leaves}))
         if source is None or first is None or not more:
             continue
         groups = [isinstance(one, ast.Dict) for one in ast.walk(first)]

@@ -1,236 +1,38 @@
 """Which function writes which request, and the candidates of a fix."""
 
-from collections.abc import Callable, Iterator, Mapping
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
-from gradscope.facts import Fix, Phase
+from gradscope.facts import Fix
 from gradscope.facts import requests as ask
-from gradscope.repair.write import (
-    anew,
-    arrays,
-    backward,
-    bounded,
-    columns,
-    cycles,
-    detached,
-    differentiable,
-    distributions,
-    drawn,
-    dropped,
-    empty,
-    ends,
-    eval_again,
-    factors,
-    followed,
-    graphs,
-    groups,
-    guards,
-    initial,
-    instead,
-    listed,
-    masked,
-    named,
-    normed,
-    once,
-    parameters,
-    positive,
-    refused,
-    remade,
-    selected,
-    stable,
-    states,
-    stepping,
-    switched,
-    taken,
-    tamed,
-    training,
-    wider,
-)
-from gradscope.repair.write.culprit import Candidate, Culprit, NoTorch, Unpatchable, Ways, moved
+from gradscope.repair import write
+from gradscope.repair.write.culprit import Candidate, Culprit, NoTorch, Ways
 from gradscope.repair.write.linked import linked
+from gradscope.repair.write.once import computed_once
+from gradscope.repair.write.training import through_scaler
 
 GUARDS = ("epsilon", "clamp-domain")
 MOST = 6  # candidates of one fix that are worth a run each
+Writer = Callable[[Culprit, Any], Ways]
 
 
-def _kept_off(culprit: Culprit, request: ask.KeepOff) -> Ways:
-    if (used := request.used) is not None:
-        with suppress(Unpatchable):
-            yield from guards.guarded(moved(culprit, used))
-        return
-    if culprit.finding.phase is Phase.OPTIMIZER:
-        yield from training.optimizer_eps(culprit)
-    yield from distributions.squashed(culprit)
-    yield from guards.guarded(culprit)
-    yield from masked.value_kept(culprit)
+def _walk() -> Iterator[tuple[type[ask.Request], Writer]]:
+    """Each function of this package that has a `request`, by the classes that this is said to be
+    of: a new writer needs no entry here."""
+    for info in pkgutil.iter_modules(write.__path__):
+        module = importlib.import_module(f"{write.__name__}.{info.name}")
+        for name, function in inspect.getmembers(module, inspect.isfunction):
+            if function.__module__ == module.__name__ and not name.startswith("_"):
+                kind = get_type_hints(function).get("request")
+                yield from ((one, function) for one in get_args(kind) or filter(None, (kind,)))
 
 
-def _masked(culprit: Culprit, request: ask.HarmlessOperand) -> Ways:
-    yield from masked.masked(culprit, hidden=request.hidden)
-    yield from guards.guarded(culprit)
-
-
-def _scaled(culprit: Culprit) -> Ways:
-    yield from training.through_scaler(culprit)
-    yield from training.scaled(culprit)
-
-
-def _in_stable_form(culprit: Culprit, request: ask.StableForm) -> Ways:
-    node = culprit.node if request.place is None else culprit.at(request.place)
-    yield from stable.rewritten(replace(culprit, node=node))
-
-
-# What these ask for is told by their class alone.
-BY_CLASS: Mapping[type[ask.Request], Callable[[Culprit], Ways]] = {
-    ask.KeepRandomState: drawn.kept,
-    ask.SelectElements: selected.selected,
-    ask.FillByMask: selected.with_inf,
-    ask.CleanByMask: selected.cleaned,
-    ask.DivideArrayByOne: arrays.divided_by_one,
-    ask.WiderDtype: wider.widened,
-    ask.WiderState: states.widened,
-    ask.AllowEmpty: empty.filled,
-    ask.TakeScores: ends.scores_taken,
-    ask.NormaliseScores: ends.scores_normalised,
-    ask.LearnPartInside: instead.learnt_in_part,
-    ask.FillMemory: instead.allocated,
-    ask.CopyBeforeWriting: detached.copied,
-    ask.StepAtTheEnd: cycles.ended,
-    ask.KeepScaler: cycles.kept_scaler,
-    ask.StepThroughScaler: training.past_scaler,
-    ask.ScaleThisLoss: training.scaled_too,
-    ask.UnscaleBeforeStep: cycles.unscaled_late,
-    ask.WiderWeights: cycles.widened,
-    ask.BoundBase: stepping.kept_real,
-    ask.ScaleLoss: _scaled,
-    ask.WithoutGrad: refused.without_grad,
-    ask.UpdateInPlace: refused.in_place,
-    ask.LeafAtLast: refused.leaf_at_last,
-    ask.WithFloats: taken.with_floats,
-    ask.ByMagnitude: taken.by_magnitude,
-    ask.DifferentiateForward: backward.by_autograd,
-    ask.DropLastBatch: training.without_last,
-    ask.KeepAsList: training.as_list,
-    ask.MakeEach: listed.made_for_each,
-    ask.FindUnused: graphs.finding_unused,
-    ask.AllowUnused: graphs.allowing_unused,
-    ask.JoinViews: columns.joined,
-    ask.GiveLogits: distributions.by_logits,
-}
-BY_FIELDS: Mapping[type[ask.Request], Callable[[Culprit, Any], Ways]] = {
-    ask.KeepOff: _kept_off,
-    ask.HarmlessOperand: _masked,
-    ask.DivideByOne: guards.divided_by_one,
-    ask.FiniteStart: masked.started,
-    ask.LearnLogarithm: positive.as_logarithm,
-    ask.StartAtOne: positive.started_at_one,
-    ask.WithoutNorm: normed.without,
-    ask.ZeroGain: normed.of_gain,
-    ask.WiderParameter: positive.in_float64,
-    ask.StableForm: _in_stable_form,
-    ask.LearnInside: instead.learnt,
-    ask.LeaveOutRectifier: instead.left_out,
-    ask.MatchShapes: instead.of_one_shape,
-    ask.PrefixNames: named.prefixed,
-    ask.SetFlag: parameters.flagged,
-    ask.GiveScores: ends.given_scores,
-    ask.LogTarget: ends.log_target,
-    ask.ScaleTarget: instead.scaled_target,
-    ask.AlongClasses: ends.along_classes,
-    ask.TakeSigmoid: instead.by_sigmoid,
-    ask.TakeLogits: instead.with_logits,
-    ask.AddBehind: instead.behind,
-    ask.RaiseAbove: instead.raised,
-    ask.AddToDiagonal: instead.diagonal,
-    ask.Symmetrize: instead.symmetric,
-    ask.FitNumber: instead.fitted,
-    ask.FitCast: instead.fitted_cast,
-    ask.CastOperand: wider.converted,
-    ask.WidenBound: bounded.widened,
-    ask.IgnoreTarget: instead.ignored,
-    ask.LeaveOutNothing: empty.left_out,
-    ask.BoundIndex: instead.bounded_index,
-    ask.TameSlope: tamed.tamed,
-    ask.FillParameter: initial.filled_too,
-    ask.LinearGrowth: instead.growing_linearly,
-    ask.Unsaturated: stable.opposite,
-    ask.Reattach: detached.reconnected,
-    ask.HookBackward: backward.hooked,
-    ask.Rewrite: backward.corrected,
-    ask.Unmark: differentiable.unmarked,
-    ask.DifferentiableForm: differentiable.differentiable,
-    ask.Exchange: backward.exchanged,
-    ask.OutOfPlace: refused.out_of_place,
-    ask.RunOnce: refused.run_once,
-    ask.CopyWhenSaved: refused.copied,
-    ask.DetachCarried: graphs.let_go,
-    ask.DetachUse: graphs.detached,
-    ask.ProjectLeaf: refused.projected,
-    ask.DetachRead: graphs.detached_where_read,
-    ask.DetachMade: graphs.detached_at_once,
-    ask.ComputeAnew: anew.each_turn,
-    ask.KeepGraph: graphs.retained,
-    ask.UpdateLater: graphs.later,
-    ask.ComputeAfterUpdate: graphs.after_update,
-    ask.CopyLeaf: refused.copied_leaf,
-    ask.RetainGradient: refused.gradient_kept,
-    ask.Thaw: graphs.thawed,
-    ask.SwitchOffWithin: switched.switched_off_within,
-    ask.KeepWithoutGraph: taken.without_graph,
-    ask.DetachForArray: taken.for_array,
-    ask.DetachInstead: taken.cut_off,
-    ask.WriteIntoParameter: taken.written_into,
-    ask.KeepOnContext: taken.on_context,
-    ask.SetSparse: parameters.with_layout,
-    ask.LeaveOutOfGroup: groups.left_out,
-    ask.StartStateAnew: stepping.state_anew,
-    ask.DifferentiateBy: graphs.asked_for,
-    ask.HandOver: graphs.handed_over,
-    ask.GiveInstead: columns.given_instead,
-    ask.ReduceLoss: graphs.reduced,
-    ask.LowerRate: stepping.slower,
-    ask.ClearGradients: stepping.cleared,
-    ask.StepBeforeClearing: stepping.step_first,
-    ask.CopyWhenKept: taken.copied,
-    ask.Descend: stepping.descending,
-    ask.AverageLoss: stepping.averaged,
-    ask.TurnSign: stepping.turned,
-    ask.GiveParameters: parameters.given,
-    ask.MakeOptimizerAnew: remade.remade,
-    ask.AddParameters: parameters.with_collected,
-    ask.CompleteGroups: groups.completed,
-    ask.DivideLoss: stepping.divided,
-    ask.AverageOnce: stepping.averaged_once,
-    ask.SetMode: training.set_mode,
-    ask.FollowStatistics: training.statistics_followed,
-    ask.LowerMomentum: listed.slower,
-    ask.DropInTraining: dropped.in_training,
-    ask.SetEvalAgain: eval_again.after_train,
-    ask.WriteAverage: followed.written_into,
-    ask.CopyState: training.copied,
-    ask.LoadOtherWay: training.swapped,
-    ask.RestoreRandomState: drawn.restored,
-    ask.LoadStateOf: training.taken_elsewhere,
-    ask.StepAfterBackward: cycles.stepped,
-    ask.ClearAfterStep: cycles.cleared_late,
-    ask.DifferentiateAside: cycles.differentiated,
-    ask.StepWhereCleared: cycles.stepped_late,
-    ask.MoveOnWithSteps: cycles.moved_on,
-    ask.SlowSchedule: cycles.slowed,
-    ask.FactorAboveZero: cycles.awake,
-    ask.DecayRate: stepping.decaying,
-    ask.WaitForLess: cycles.turned,
-    ask.WaitForMore: cycles.turned,
-    ask.RateOfOne: cycles.rate_of_one,
-    ask.ClipNorm: training.clipped,
-    ask.MoveClipping: training.in_time,
-    ask.KeepNorm: initial.keeping,
-    ask.StartFactors: factors.first_alone,
-    ask.DrawWeights: initial.at_random,
-    ask.ShiftDiagonal: selected.diagonal_kept,
-}
+WRITERS = dict(_walk())
 
 
 _EVERYWHERE = ask.RaiseAbove | ask.LearnInside | ask.LearnPartInside | ask.LinearGrowth
@@ -253,7 +55,7 @@ def fixes_of(culprit: Culprit) -> tuple[Fix, ...]:
     if any(isinstance(one, ask.Unsaturated | ask.WidenBound) for one in requests):
         return fixes  # the stable form of what is flat is as flat, and a bound is no formula
     if any(isinstance(one, ask.LowerRate) and one.update for one in requests):
-        scaler = next(iter(training.through_scaler(culprit)), None)
+        scaler = next(iter(through_scaler(culprit)), None)
         if scaler is None:
             return fixes
         return (Fix("loss-scaling", scaler.title, "unsafe", request=ask.ScaleLoss()), *fixes)
@@ -291,7 +93,7 @@ def candidates(culprit: Culprit, fix: Fix) -> Iterator[Candidate]:
             # What autograd is to allow may be that the program computes something a second time,
             # and `parameters()` is an iterator, which gives them once.
             is_anew = isinstance(fix.request, ask.Allow | ask.ToHold)
-            one = one if is_anew else once.computed_once(culprit, one)
+            one = one if is_anew else computed_once(culprit, one)
             one = replace(one, edits=culprit.with_import(one.edits))
         if one.edits and (one.edits, one.alone) not in seen and len(seen) < MOST:
             seen.add((one.edits, one.alone))
@@ -305,9 +107,8 @@ def _ways(culprit: Culprit, fix: Fix) -> Iterator[Candidate]:
     request = fix.request
     if request is None:
         return
-    by_class = BY_CLASS.get(type(request))
     with suppress(NoTorch):
-        for way in by_class(culprit) if by_class else BY_FIELDS[type(request)](culprit, request):
+        for way in WRITERS[type(request)](culprit, request):
             if isinstance(way, Candidate):
                 yield way
             else:

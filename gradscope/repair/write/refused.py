@@ -71,7 +71,7 @@ def run_once(culprit: Culprit, request: ask.RunOnce) -> Ways:
         yield [culprit.replace(call, f"{culprit.text(call.args[0])}({', '.join(given)})")]
 
 
-def in_place(culprit: Culprit) -> Ways:
+def in_place(culprit: Culprit, request: ask.UpdateInPlace) -> Ways:
     """`w -= 0.1 * w.grad` for `w = w - 0.1 * w.grad`, and for those below it, in
     `with torch.no_grad():`, where they do not stand in one."""
     source, guard, first = culprit.source, culprit.torch("torch.no_grad()"), culprit.statement
@@ -111,7 +111,7 @@ def _is_cleared(source: Source, gradient: str) -> bool:
     return False
 
 
-def leaf_at_last(culprit: Culprit) -> Ways:
+def leaf_at_last(culprit: Culprit, request: ask.LeafAtLast) -> Ways:
     """`w = (torch.randn(3, requires_grad=True) * 0.1).detach().requires_grad_()`, also returned."""
     statement = culprit.statement
     if isinstance(statement, ast.Assign | ast.Return) and statement.value is not None:
@@ -224,7 +224,7 @@ def _is_read(node: ast.expr) -> bool:
     )
 
 
-def without_grad(culprit: Culprit) -> Ways:
+def without_grad(culprit: Culprit, request: ask.WithoutGrad) -> Ways:
     """The statement, and those below it that write as well, in `with torch.no_grad():`."""
     source, guard, statement = culprit.source, culprit.torch("torch.no_grad()"), culprit.statement
     if statement is None or whole_lines(source, statement) is None:

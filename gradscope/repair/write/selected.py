@@ -25,7 +25,7 @@ _INFINITE = frozenset(f"{module}.inf" for module in ("math", "torch", "numpy"))
 COMPARES = frozenset(("l1_loss", "mse_loss", "smooth_l1_loss", "huber_loss"))
 
 
-def selected(culprit: Culprit) -> Iterator[Candidate]:
+def selected(culprit: Culprit, request: ask.SelectElements) -> Iterator[Candidate]:
     """`((p - t) / t).abs().mean()` becomes `((p - t)[t != 0] / t[t != 0]).abs().mean()`: what is
     averaged is selected before the op, or behind it where other tensors meet the result, as on both
     sides of `F.l1_loss(a.log(), b.log())`."""
@@ -51,7 +51,7 @@ def selected(culprit: Culprit) -> Iterator[Candidate]:
     yield Candidate(proposals.SELECTED.format(condition=condition), tuple(edits))
 
 
-def with_inf(culprit: Culprit) -> Ways:
+def with_inf(culprit: Culprit, request: ask.FillByMask) -> Ways:
     """`x.masked_fill(c != 1, float("-inf"))` for `x + (1 - c) * float("-inf")`, and where nothing
     is added `torch.where(c != 1, float("-inf"), 0.0)` for the product."""
     source, node, found = culprit.source, culprit.node, spelled(culprit.source, culprit.node)
@@ -87,7 +87,7 @@ def _is_infinite(culprit: Culprit, node: ast.expr) -> bool:
     return culprit.dotted(given) in _INFINITE
 
 
-def cleaned(culprit: Culprit) -> Iterator[Candidate]:
+def cleaned(culprit: Culprit, request: ask.CleanByMask) -> Iterator[Candidate]:
     """By the program's own mask, or without the rows of a table that hold what is bad."""
     yield from _by_mask(culprit)
     for node in culprit.related("birth"):

@@ -4,6 +4,7 @@ probability is low, put into the one that is steep there."""
 import ast
 from collections import deque
 from collections.abc import Iterator, Mapping, Set
+from dataclasses import replace
 from functools import partial
 
 from gradscope.facts import Flat
@@ -26,9 +27,11 @@ LONGEST_TEXT = 80  # characters of a form that are one line's worth
 DEEPEST = 8  # ops from the culprit to the end of its expression: no form has more
 
 
-def rewritten(culprit: Culprit) -> Iterator[Candidate]:
+def rewritten(culprit: Culprit, request: ask.StableForm) -> Iterator[Candidate]:
     """Every expression of the culprit's function that has a stable form and holds the culprit, the
     largest first: its form repairs more than the culprit."""
+    if request.place is not None:
+        culprit = replace(culprit, node=culprit.at(request.place))
     if canonical(culprit.finding.op) == "ctc_loss":
         yield from with_zero_infinity(culprit)
         return

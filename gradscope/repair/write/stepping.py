@@ -86,7 +86,7 @@ def descending(culprit: Culprit, request: ask.Descend) -> Ways:
         yield (source.edit(start, end, " -= "),)
 
 
-def kept_real(culprit: Culprit) -> Ways:
+def kept_real(culprit: Culprit, request: ask.BoundBase) -> Ways:
     """`max(0.0, 1 - t / last) ** power` for `(1 - t / last) ** power`."""
     if isinstance(culprit.node, ast.BinOp):
         base = culprit.source.of(culprit.node.left)

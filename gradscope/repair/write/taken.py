@@ -14,7 +14,7 @@ from gradscope.source.tree import assigned, parts
 _MAKERS = FACTORIES | {"torch.empty", "torch.randint", "torch.randperm"}
 
 
-def with_floats(culprit: Culprit) -> Ways:
+def with_floats(culprit: Culprit, request: ask.WithFloats) -> Ways:
     """`dtype=torch.float32` where the numbers are made, else `x.float()`."""
     source, call, statement = culprit.source, culprit.call, culprit.statement
     if call is not None and culprit.dotted(call).startswith("torch."):
@@ -99,7 +99,7 @@ def written_into(culprit: Culprit, request: ask.WriteIntoParameter) -> Ways:
         yield [source.replaced(statement, within(source, f"with {guard}", statement, text))]
 
 
-def by_magnitude(culprit: Culprit) -> Ways:
+def by_magnitude(culprit: Culprit, request: ask.ByMagnitude) -> Ways:
     """`z.abs() ** 2` for `z ** 2` in the statement that makes the loss, or where its names are
     given what they are."""
     for one in parts(culprit.statement, ast.expr):

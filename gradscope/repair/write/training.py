@@ -54,7 +54,7 @@ def rates(culprit: Culprit) -> Iterator[Candidate]:
                 yield culprit.written(title, given, f"{new:g}")
 
 
-def without_last(culprit: Culprit) -> Ways:
+def without_last(culprit: Culprit, request: ask.DropLastBatch) -> Ways:
     """Of the loader that the loop around the culprit goes through; where that stands elsewhere, of
     the only one, or the only one that shuffles."""
     source = culprit.source
@@ -87,7 +87,7 @@ def through_scaler(culprit: Culprit) -> Iterator[Candidate]:
                 yield _stepped(culprit, step, name, target_of(culprit, call) or "")
 
 
-def past_scaler(culprit: Culprit) -> Iterator[Candidate]:
+def past_scaler(culprit: Culprit, request: ask.StepThroughScaler) -> Iterator[Candidate]:
     """The same of the one step that went past it, also where the scaler takes others."""
     match culprit.call:
         case ast.Call(func=ast.Attribute(optimizer, "step")) as step:
@@ -98,7 +98,7 @@ def past_scaler(culprit: Culprit) -> Iterator[Candidate]:
             yield from through_scaler(culprit)
 
 
-def scaled_too(culprit: Culprit) -> Iterator[Candidate]:
+def scaled_too(culprit: Culprit, request: ask.ScaleThisLoss) -> Iterator[Candidate]:
     """`scaler.scale(loss).backward()` for `loss.backward()`."""
     match culprit.call:
         case ast.Call(func=ast.Attribute(loss, "backward")):
@@ -115,8 +115,10 @@ def _stepped(culprit: Culprit, step: ast.expr, scaler: str, optimizer: str) -> C
     return Candidate(title, (source.replaced(step, text),))
 
 
-def scaled(culprit: Culprit) -> Iterator[Candidate]:
-    """Scale the loss before backward and the gradients back before the step, as GradScaler does."""
+def scaled(culprit: Culprit, request: ask.ScaleLoss) -> Iterator[Candidate]:
+    """Step through the scaler that scales the loss; else scale it before backward and the gradients
+    back before the step, as GradScaler does."""
+    yield from through_scaler(culprit)
     backwards = defaultdict(list)
     for call in sorted(_calls(culprit, None, "backward"), key=lambda call: call.lineno):
         backwards[culprit.source.nodes.function(call)].append(call)
@@ -191,7 +193,7 @@ def clipped(culprit: Culprit, request: ask.ClipNorm) -> Ways:
             yield before(culprit.source, loop, line)
 
 
-def as_list(culprit: Culprit) -> Iterator[Edits]:
+def as_list(culprit: Culprit, request: ask.KeepAsList) -> Iterator[Edits]:
     """`list(filter(...))` where the variable that is clipped is given an iterator."""
     source, call = culprit.source, culprit.call
     given = source.of(call.args[0]) if call is not None and call.args else ""

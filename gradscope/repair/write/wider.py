@@ -21,7 +21,7 @@ BACK = {"float16": "half()", "bfloat16": "bfloat16()", "float32": "float()"}
 _CASTS = {**BACK, "float64": "double()"}
 
 
-def widened(culprit: Culprit) -> Iterator[Candidate]:
+def widened(culprit: Culprit, request: ask.WiderDtype) -> Iterator[Candidate]:
     """A wider dtype for all that the culprit's function is given, else for its operands alone:
     where one sum over half numbers overflows, the next one is close."""
     wide, method = wider(culprit.dtype or "")
