@@ -15,6 +15,7 @@ from gradscope.source import Names, Source, SourceError, expression, find, opera
 from gradscope.source.arguments import is_in_place, spelled
 from gradscope.source.spans import parenthesized, statement_at
 from gradscope.source.text import NO_TEXTS, Texts
+from gradscope.source.tree import Op
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +123,14 @@ class Culprit:
         """The expression at a place in this file."""
         node = expression(self.source, location)
         return node if isinstance(node, ast.expr) else None
+
+    def found(self, place: Location | None) -> tuple[Source, Op | None]:
+        """The file of a place, which may be another one, with what stands there; this file, and
+        nothing, where that cannot be read."""
+        source = self.source
+        if place is not None and place.file != source.file:
+            source = parsed(place.file, self.texts) or source
+        return source, expression(source, place)
 
     def related(self, role: str) -> Iterator[ast.expr]:
         """The expressions of this file that the finding names as of that role."""
@@ -240,6 +249,6 @@ def locate(
 def moved(culprit: Culprit, call: Call) -> Culprit:
     """The culprit at another call of the program, or Unpatchable."""
     finding, at = replace(culprit.finding, op=call.op, location=call.location), call.location
-    is_here = at is not None and at.file == culprit.source.file
-    source = culprit.source if is_here else parsed(at.file, culprit.texts) if at else None
-    return locate(finding, source, culprit.search, culprit.texts)
+    source, _ = culprit.found(at)
+    is_there = at is not None and at.file == source.file
+    return locate(finding, source if is_there else None, culprit.search, culprit.texts)

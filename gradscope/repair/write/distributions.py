@@ -13,9 +13,9 @@ from gradscope.facts import requests as ask
 from gradscope.repair.write.composites import logits
 from gradscope.repair.write.culprit import Candidate, Culprit
 from gradscope.repair.write.forms import fit
-from gradscope.repair.write.left_over import left_over
 from gradscope.repair.write.logs import log_of
 from gradscope.repair.write.reading import Reading, term
+from gradscope.repair.write.statements import left_over
 from gradscope.rules.wording import proposals
 
 _MODULE = "torch.distributions."

@@ -17,10 +17,9 @@ from gradscope.ops.traits import Trait, has
 from gradscope.repair.write.composites import logits, softmax
 from gradscope.repair.write.culprit import Candidate, Culprit, Ways
 from gradscope.repair.write.forms import in_form
-from gradscope.repair.write.left_over import left_over
 from gradscope.repair.write.reading import Reading, atom, negative
 from gradscope.repair.write.splice import keyword, whole_lines
-from gradscope.repair.write.statements import block_of, dropped, without_last
+from gradscope.repair.write.statements import block_of, dropped, left_over, without_last
 from gradscope.repair.write.uses import Uses, calls_around, calls_of, given_to, returned
 from gradscope.rules.reading import evidence
 from gradscope.source.arguments import argument, arguments_of, called, canonical, spelled

@@ -1,4 +1,5 @@
-"""Graphs that are let go of, kept, or made anew; updates and computations in another order."""
+"""Graphs that are let go of, kept, or made anew; updates and computations in another order; forms
+whose backward has a derivative."""
 
 import ast
 from collections.abc import Iterable, Iterator, Sequence
@@ -6,6 +7,7 @@ from itertools import permutations, product
 
 from gradscope.facts import Call, Location
 from gradscope.facts import requests as ask
+from gradscope.ops.traits import key
 from gradscope.repair.write.culprit import Culprit, Edits, Ways
 from gradscope.repair.write.cycles import loops_around, moved
 from gradscope.repair.write.splice import after, before, commented, keyword
@@ -18,6 +20,7 @@ from gradscope.repair.write.statements import (
     lines_of,
     node_at,
     not_needed,
+    within,
 )
 from gradscope.rules.wording import proposals
 from gradscope.source import Source, definition
@@ -25,13 +28,11 @@ from gradscope.source.arguments import argument, arguments_of, defaults_of, spel
 from gradscope.source.hand_updates import Holder
 from gradscope.source.literals import constant, number
 from gradscope.source.spans import statement_at
-from gradscope.source.text import parsed
 from gradscope.source.tree import parts
 
 _PARALLEL = tuple(
     f"torch.nn.parallel.{module}DistributedDataParallel" for module in ("", "distributed.")
 )
-_SIMPLE = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr)
 
 
 def let_go(culprit: Culprit, request: ask.DetachCarried) -> Ways:
@@ -218,9 +219,9 @@ def handed_over(culprit: Culprit, request: ask.HandOver) -> Ways:
     if (old := [source.replaced(one, request.name) for one in reads]) or call is None:
         yield old
         return
-    file = parsed(request.within.file, culprit.texts) if request.within is not None else None
-    inside = statement_at(file, request.within) if file is not None else None
-    function = file.nodes.function(inside) if file is not None and inside is not None else None
+    file, _ = culprit.found(request.within)
+    inside = statement_at(file, request.within)
+    function = file.nodes.function(inside) if inside is not None else None
     for holder, name in product(request.holders, _none_given(function, call)):
         yield [keyword(source, call, name, holder)]
 
@@ -246,3 +247,25 @@ def reduced(culprit: Culprit, request: ask.ReduceLoss) -> Ways:
             found += [what]
     for what, reduction in product(found, ("mean", "sum")):
         yield [culprit.replace(what, f"{culprit.text(what)}.{reduction}()")]
+
+
+_KERNELS = ("torch.nn.attention.sdpa_kernel(", "torch.nn.attention.SDPBackend.MATH")
+
+
+def unmarked(culprit: Culprit, request: ask.Unmark) -> Ways:
+    """Without `@once_differentiable`."""
+    source = culprit.source
+    lines = [one.line for one in request.marks]
+    starts = [(source.offset(line, 0), source.offset(line + 1, 0)) for line in lines]
+    yield [source.edit(start, past, "") for start, past in starts]
+
+
+def differentiable(culprit: Culprit, request: ask.DifferentiableForm) -> Ways:
+    """Attention by the kernel that consists of plain ops, distances by a matrix product."""
+    source, call, statement = culprit.source, culprit.call, culprit.statement
+    if key(request.op) == key("cdist") and call is not None:
+        yield (keyword(source, call, "compute_mode", '"use_mm_for_euclid_dist"'),)
+    if key(request.op) == key("_scaled_dot_product_attention") and statement is not None:
+        opening = "".join(map(culprit.torch, _KERNELS))
+        text = source.of(statement)
+        yield (source.replaced(statement, within(source, f"with {opening})", statement, text)),)

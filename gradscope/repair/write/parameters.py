@@ -4,14 +4,14 @@ import ast
 from collections.abc import Iterator, Sequence
 from itertools import chain, takewhile
 
-from gradscope.facts import Edit, Holder, Location
+from gradscope.facts import Edit, Holder
 from gradscope.facts import requests as ask
 from gradscope.repair.write.culprit import Candidate, Culprit, Edits, Ways
 from gradscope.repair.write.cycles import moved
 from gradscope.repair.write.splice import commented, keyword
 from gradscope.repair.write.statements import block_of
 from gradscope.repair.write.uses import calls_around
-from gradscope.source import Source, SourceError, expression, read
+from gradscope.source import Source
 from gradscope.source.arguments import argument, arguments_of, called
 from gradscope.source.spans import statement_at
 from gradscope.source.tree import names_in, parts
@@ -23,9 +23,8 @@ HOLDERS = ast.Name | ast.Attribute | ast.Subscript
 def given(culprit: Culprit, request: ask.GiveParameters) -> Ways:
     """`Adam(G.parameters())` for `Adam(D.parameters())`, or `made_for(G)` where that is called."""
     for depth, scope in enumerate(request.usage.scopes):
-        source = source_of(culprit, scope.place)
-        call = expression(source, scope.place) if source is not None else None
-        if source is None or not isinstance(call, ast.Call):
+        source, call = culprit.found(scope.place)
+        if not isinstance(call, ast.Call):
             continue
         wanted = _covering(scope.holders, {*request.leaves})
         if not wanted:
@@ -44,11 +43,10 @@ def given(culprit: Culprit, request: ask.GiveParameters) -> Ways:
 def added(culprit: Culprit, wanted: ask.ToHold) -> Ways:
     """`Adam([*G.parameters(), *F.parameters()])` for `Adam(G.parameters())`."""
     for scope in wanted.usage.scopes[:1]:
-        source = source_of(culprit, scope.place)
-        call = expression(source, scope.place) if source is not None else None
+        source, call = culprit.found(scope.place)
         first = argument(call, "params", 0)
         more = _all_of(_covering(scope.holders, {*wanted.leaves}))
-        if source is None or first is None or not more:
+        if first is None or not more:
             continue
         groups = [isinstance(one, ast.Dict) for one in ast.walk(first)]
         match first:
@@ -198,15 +196,6 @@ def _below(source: Source, call: ast.Call, given: ast.expr) -> Iterator[Edits]:
             yield moved(source, made, one, line)
 
 
-def source_of(culprit: Culprit, place: Location) -> Source | None:
-    if place.file == culprit.source.file:
-        return culprit.source
-    try:
-        return read(place.file, culprit.texts)
-    except SourceError:
-        return None
-
-
 def _parts(call: ast.Call) -> Iterator[ast.expr]:
     """What is written in the arguments, `self.net` before the `self` in it, and not that."""
     waiting: list[ast.AST] = [*call.args, *call.keywords]
@@ -231,3 +220,19 @@ def _covering(holders: Sequence[Holder], wanted: set[str]) -> list[Holder]:
 def _all_of(holders: Sequence[Holder]) -> str:
     """As the elements of a list."""
     return ", ".join(one.text if one.bare else f"*{one.text}.parameters()" for one in holders)
+
+
+def prefixed(culprit: Culprit, request: ask.PrefixNames) -> Ways:
+    """`named_parameters(prefix="head")` for `named_parameters()`, and `{"head.weight": w}` for
+    `{"weight": w}`."""
+    source = culprit.source
+    match culprit.node:
+        case ast.Dict(keys=keys):
+            yield [
+                source.replaced(one, f'"{request.prefix}.{one.value}"')
+                for one in keys
+                if isinstance(one, ast.Constant) and one.value in request.names
+            ]
+        case ast.Call() as call if called(call) != "functional_call":
+            dot = "." if called(call) == "state_dict" else ""  # which takes it as it is
+            yield (keyword(source, call, "prefix", f'"{request.prefix}{dot}"'),)

@@ -9,7 +9,6 @@ from gradscope.facts import Edit, Location
 from gradscope.facts import requests as ask
 from gradscope.repair.write.culprit import Candidate, Culprit, Ways
 from gradscope.repair.write.cycles import moved, steps
-from gradscope.repair.write.parameters import source_of
 from gradscope.repair.write.splice import after
 from gradscope.repair.write.statements import block_of
 from gradscope.repair.write.uses import calls_around
@@ -44,9 +43,7 @@ def remade(culprit: Culprit, request: ask.MakeOptimizerAnew) -> Ways:
     """The optimizer, or the object that makes it, made below what replaces modules before it has
     stepped; else made there once more, by the same words and with its schedules, where all that
     these read is in sight."""
-    source = source_of(culprit, request.made)
-    if source is None:
-        return
+    source, _ = culprit.found(request.made)
     schedules = [[*_givers(source, place)] for place in request.scheduled_at]
     for made in _makers(source, request.made):
         making = _Making(source, made, tuple(_beside(source, made, schedules)))

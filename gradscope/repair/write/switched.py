@@ -14,7 +14,6 @@ from gradscope.rules.wording import proposals
 from gradscope.source import Source
 from gradscope.source.arguments import arguments_of, called
 from gradscope.source.spans import ancestors, statement_at
-from gradscope.source.text import parsed
 from gradscope.source.tree import names_in, parts
 
 _GUARDS = frozenset({"torch.no_grad", "torch.inference_mode"})
@@ -54,9 +53,9 @@ def _callers_decorated(
     """The next function outside of the one that has the switch, where all its calls of that switch
     gradients off."""
     for place in request.switch[1:]:
-        source = parsed(place.file, culprit.texts)
-        statement = statement_at(source, place) if source is not None else None
-        if source is None or statement is None:
+        source, _ = culprit.found(place)
+        statement = statement_at(source, place)
+        if statement is None:
             return
         function = source.nodes.function(statement)
         theirs = replace(culprit, source=source)

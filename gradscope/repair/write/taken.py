@@ -137,3 +137,14 @@ def on_context(culprit: Culprit, request: ask.KeepOnContext) -> Ways:
         source.replaced(back.targets[0], f"({taken})" if len(saved) == 1 else taken),
         *after(source, back, *there),
     ]
+
+
+def average_written(culprit: Culprit, request: ask.WriteAverage) -> Ways:
+    """`t.copy_(tau * p + (1 - tau) * t)` for `t = tau * p + (1 - tau) * t`, and
+    `t.data.copy_(...)` of one that requires a gradient."""
+    of = culprit.source.of
+    match made := culprit.statement:
+        case ast.Assign([ast.Name() | ast.Subscript() | ast.Attribute() as target], value):
+            if of(target) in map(of, parts(value, ast.expr)):
+                holder = f"{of(target)}{'' if request.may_write else '.data'}"
+                yield [culprit.source.replaced(made, f"{holder}.copy_({of(value)})")]

@@ -4,24 +4,22 @@ clipping before each step, written or moved to where it bounds the step, and the
 import ast
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
-from gradscope.facts import Edit, Location, text_of
 from gradscope.facts import requests as ask
+from gradscope.facts import text_of
 from gradscope.ops.dtypes import Margin, eps_for
 from gradscope.repair.write.culprit import Candidate, Culprit, Edits, Ways
-from gradscope.repair.write.splice import after, before, keyword, moved_before
+from gradscope.repair.write.splice import before, keyword, moved_before
 from gradscope.rules.wording import proposals
 from gradscope.source import Source, definition, expression, holds
 from gradscope.source.arguments import argument, called
-from gradscope.source.hand_updates import Holder
 from gradscope.source.spans import ancestors, statement_at, targets_of
-from gradscope.source.tree import covers, parts
+from gradscope.source.tree import parts
 
 RATES = (0.1, 0.01, 1e-3, 1e-4, 1e-5)  # of the learning rate that diverged
 _SCALERS = ("torch.amp.GradScaler", "torch.cuda.amp.GradScaler", "torch.GradScaler")
 _LOADERS = ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader")
-_AROUND = (ast.For, ast.While, ast.With)
 LOSS_SCALE = 65536.0  # GradScaler's own first scale
 
 
@@ -239,48 +237,6 @@ def _unscaled(source: Source, step: ast.Call, place: ast.stmt) -> Edits:
     return before(source, place, line) if line not in written else ()
 
 
-def set_mode(culprit: Culprit, request: ask.SetMode) -> Ways:
-    """`model.train()` before the loop that trains, as far out as it does not hold the other place
-    too; and `model.eval()` so before an evaluation that forgot it."""
-    kept = request.kept
-    edits = _mode_set(culprit, kept.trains_at, kept.sites, "train")
-    if edits and kept.mode == "train":
-        evaluation = _mode_set(culprit, kept.sites, kept.trains_at, "eval")
-        edits = (*evaluation, *edits) if evaluation else ()
-    yield edits
-
-
-def statistics_followed(culprit: Culprit, request: ask.FollowStatistics) -> Ways:
-    """`own.copy_(other)` for the buffers, below the loop that goes through the parameters."""
-    source, stale = culprit.source, request.stale
-    place = statement_at(source, culprit.finding.location)
-    if place is None or stale.written_at is None or not (stale.own and stale.other):
-        return
-    around = [place, *(one for one in ancestors(source, place) if isinstance(one, ast.stmt))]
-    loop = next((one for one in around if isinstance(one, ast.For)), None)
-    loop = loop if loop is not None and _goes_through_parameters(loop) else None
-    match loop:
-        case ast.For(
-            target=ast.Tuple(elts=[ast.Name(), ast.Name()] as names),
-            iter=ast.Call(func=ast.Name("zip"), args=[_, _] as both),
-        ) if {source.of(one) for one in both} == {
-            f"{one}.parameters()" for one in (stale.own, stale.other)
-        }:
-            first = source.of(both[0]) == f"{stale.own}.parameters()"
-            own, other = map(source.of, names if first else reversed(names))
-            pairs = source.of(loop.iter).replace(".parameters()", ".buffers()")
-            lines = f"for {source.of(loop.target)} in {pairs}:", f"    {own}.copy_({other})"
-        case _:
-            pairs = f"zip({stale.own}.buffers(), {stale.other}.buffers())"
-            lines = f"for own, other in {pairs}:", "    own.copy_(other)"
-    yield after(source, loop or place, *lines)
-
-
-def _goes_through_parameters(loop: ast.For) -> bool:
-    calls = parts(loop.iter, ast.Call)
-    return any(_method(one) in ("parameters", "named_parameters") for one in calls)
-
-
 def copied(culprit: Culprit, request: ask.CopyState) -> Ways:
     """`copy.deepcopy(net.state_dict())`, or clones where the file does not import `copy`; in the
     place of a copy of the dictionary alone. In `{k: v for k, v in ...}` a clone of each."""
@@ -316,29 +272,3 @@ def taken_elsewhere(culprit: Culprit, request: ask.LoadStateOf) -> Ways:
     match culprit.call:
         case ast.Call(args=[ast.Call(func=ast.Attribute(value=of, attr="state_dict")), *_]):
             yield (culprit.replace(of, request.other),)
-
-
-def _mode_set(
-    culprit: Culprit, here: Sequence[Location], there: Sequence[Location], mode: str
-) -> tuple[Edit, ...]:
-    """The mode set before the call of the model `here`, by the name that it has there."""
-    source, call = culprit.source, culprit.at(here[0]) if here else None
-    if not isinstance(call, ast.Call) or not isinstance(call.func, Holder):
-        return ()
-    lines = {one.line for one in there if one.file == here[0].file}
-    name = source.of(call.func)
-    return before(source, _outermost(source, call, lines), f"{name}.{mode}()")
-
-
-def _outermost(source: Source, call: ast.Call, others: set[int]) -> ast.stmt:
-    """The statement with a call, or the outermost loop or `with` around it in its function that has
-    none of the other lines in it."""
-    found = source.nodes.statement(call)
-    functions = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-    for one in ancestors(source, found):
-        if not isinstance(one, ast.stmt) or isinstance(one, functions):
-            break
-        if any(covers(one, line) for line in others):
-            break
-        found = one if isinstance(one, _AROUND) else found
-    return found
