@@ -153,7 +153,7 @@ class Source:
         start, end = self.extent(node)
         return self.text[start:end]
 
-    def written(self, node: ast.expr, parts: Mapping[ast.expr, str]) -> str:
+    def written(self, node: ast.expr | ast.stmt, parts: Mapping[ast.expr, str]) -> str:
         """The text of a node, with others in the place of some of its parts."""
         start, end = self.extent(node)
         pieces = []

@@ -12,35 +12,31 @@ from gradscope.repair.write.reading import factor
 from gradscope.repair.write.statements import body_of, last_returned
 from gradscope.repair.write.uses import method_of
 from gradscope.source import Source
-from gradscope.source.arguments import called
+from gradscope.source.arguments import called, spelled
 from gradscope.source.spans import alike
 from gradscope.source.tree import covers, last_name, names_in, parts
 
 # What spreads one number over all elements, and what had made one number of them.
 _SPREADS = ("expand", "expand_as", "repeat", "reshape", "view")
 _MEANS = ("mean", "sum")
+# What gives a tensor of its own, and never the one that it is called on.
 _ANEW = ("add", "alias", "clone", "div", "expand_as", "mul", "sub", "view", "view_as")
 
 
 def corrected(culprit: Culprit, request: ask.Rewrite) -> Ways:
     """By what is known of the mistake; without a way that it tells, or that holds, by autograd."""
     yield from _by_relation(culprit, request)
-    forward, backward = _method(culprit, "forward"), _method(culprit, "backward")
-    if forward is not None and backward is not None:
-        yield from differentiated(culprit, forward, backward)
+    yield from _differentiated(culprit)
 
 
 def by_autograd(culprit: Culprit, request: ask.DifferentiateForward) -> Ways:
     """Where the finding lies in the backward of a custom Function."""
-    forward, backward = _method(culprit, "forward"), _method(culprit, "backward")
-    location = culprit.finding.location
-    if forward is None or backward is None or location is None:
+    backward, location = _method(culprit, "backward"), culprit.finding.location
+    if backward is None or location is None or not covers(backward, location.line):
         return
-    above = culprit.source.parents[backward]
-    bases = above.bases if isinstance(above, ast.ClassDef) else []
-    is_custom = any(culprit.names.dotted(one) == "torch.autograd.Function" for one in bases)
-    if is_custom and covers(backward, location.line):
-        yield from differentiated(culprit, forward, backward)
+    bases = getattr(culprit.source.parents[backward], "bases", ())
+    if "torch.autograd.Function" in map(culprit.dotted, bases):
+        yield from _differentiated(culprit)
 
 
 def _by_relation(culprit: Culprit, request: ask.Rewrite) -> Ways:
@@ -50,12 +46,12 @@ def _by_relation(culprit: Culprit, request: ask.Rewrite) -> Ways:
         yield from _saved(culprit, request.saved)
         yield from _made_again(culprit, request.saved, request.position)
     if request.slips:
-        name = culprit.source.file
-        spots = [(one, one.at) for one in request.slips if one.at.file == name]
-        edits = (
-            Edit(name, at.line, at.col, at.end_line, at.end_col, one.text) for one, at in spots
-        )
-        yield tuple(edits)
+        spots = [(one.at, one.text) for one in request.slips]
+        yield [
+            Edit(at.file, at.line, at.col, at.end_line, at.end_col, text)
+            for at, text in spots
+            if at.file == culprit.source.file
+        ]
         return
     template, node = request.template, _computed(culprit, request.position)
     if node is None:
@@ -149,17 +145,12 @@ def hooked(culprit: Culprit, request: ask.HookBackward) -> Ways:
     made = [f"out = {text}"]
     if isinstance(value, ast.Name):
         made = [f"out = {text}.view_as({text})"]
-    elif not (isinstance(value, ast.BinOp) or _gives_anew(value)):
+    elif not isinstance(value, ast.BinOp) and spelled(source, value).name not in _ANEW:
         made += ["out = out.view_as(out)"]
     indent = f"{source.newline}{source.indent(returns[0].lineno)}"
     lines = (*made, "if out.requires_grad:", f"    out.register_hook({self_}.backward)")
     edit = source.replaced(returns[0], indent.join((*lines, "return out")))
     yield Candidate("call it by a hook on the result", (edit,))
-
-
-def _gives_anew(node: ast.expr) -> bool:
-    """Whether a method gives a tensor of its own, and never the one that it is called on."""
-    return isinstance(node, ast.Call) and called(node) in _ANEW
 
 
 def _method(culprit: Culprit, name: str) -> ast.FunctionDef | None:
@@ -221,28 +212,23 @@ def _as_operand(text: str, template: str, slot: str) -> str:
 def _without_mean(culprit: Culprit, node: ast.expr) -> str | None:
     """The text of an expression without the one mean (or sum) in it, and what spreads that again:
     `2 * e` of `2 * e.mean().expand_as(x)`. None where there is none, or several."""
-    chains = [part for part in ast.walk(node) if _averaged(part) is not None]
-    inner = {id(below) for part in chains for below in ast.walk(part) if below is not part}
-    outer = [part for part in chains if id(part) not in inner]
-    if len(outer) != 1 or not isinstance(outer[0], ast.expr):
+    averaged = {one: _averaged(culprit.source, one) for one in parts(node, ast.expr)}
+    chains = [one for one, inner in averaged.items() if inner is not None]
+    inside = {below for one in chains for below in ast.walk(one) if below is not one}
+    outer = [one for one in chains if one not in inside]
+    inner = averaged[outer[0]] if len(outer) == 1 else None
+    if inner is None:
         return None
-    averaged = _averaged(outer[0])
-    assert averaged is not None
-    kept = culprit.source.of(averaged) if outer[0] is node else culprit.text(averaged)
+    kept = culprit.source.of(inner) if outer[0] is node else culprit.text(inner)
     return culprit.source.written(node, {outer[0]: kept})
 
 
-def _averaged(node: ast.AST) -> ast.expr | None:
+def _averaged(source: Source, node: ast.expr) -> ast.expr | None:
     """`e` of `e.mean().expand_as(x)` and of `torch.mean(e)`."""
-    while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-        name, owner = node.func.attr, node.func.value
-        if name in _MEANS:
-            is_function = isinstance(owner, ast.Name) and owner.id == "torch"
-            return (node.args[0] if node.args else None) if is_function else owner
-        if name not in _SPREADS:
-            return None
-        node = owner
-    return None
+    found = spelled(source, node)
+    while found.name in _SPREADS:
+        found = spelled(source, found.first)
+    return found.first if found.name in _MEANS else None
 
 
 def exchanged(culprit: Culprit, request: ask.Exchange) -> Iterator[Candidate]:
@@ -250,11 +236,9 @@ def exchanged(culprit: Culprit, request: ask.Exchange) -> Iterator[Candidate]:
     first, second = _returned_at(culprit, request.one), _returned_at(culprit, request.other)
     if first is None or second is None:
         return
-    texts = culprit.source.of(first), culprit.source.of(second)
-    yield Candidate(
-        f"swap `{texts[0]}` and `{texts[1]}`",
-        (culprit.source.replaced(first, texts[1]), culprit.source.replaced(second, texts[0])),
-    )
+    of, replaced = culprit.source.of, culprit.source.replaced
+    edits = replaced(first, of(second)), replaced(second, of(first))
+    yield Candidate(f"swap `{of(first)}` and `{of(second)}`", edits)
 
 
 def _returned_at(culprit: Culprit, position: int) -> ast.expr | None:
@@ -289,11 +273,12 @@ class _Forward:
     reads: frozenset[str]
 
 
-def differentiated(
-    culprit: Culprit, forward: ast.FunctionDef, backward: ast.FunctionDef
-) -> Iterator[Candidate]:
+def _differentiated(culprit: Culprit) -> Iterator[Candidate]:
     """The body of backward, which computes the forward anew and has autograd differentiate it.
     Forward saves what that needs."""
+    forward, backward = _method(culprit, "forward"), _method(culprit, "backward")
+    if forward is None or backward is None:
+        return
     source, arguments = culprit.source, [one.arg for one in backward.args.args]
     read, body = _read(source, forward), body_of(backward)
     if read is None or len(arguments) != 2 or not body:
@@ -365,14 +350,11 @@ def _read(source: Source, forward: ast.FunctionDef) -> _Forward | None:
     reads = frozenset[str]().union(*map(names_in, computed))
     saved = [source.of(given) for given in saves.args] if saves is not None else []
     names = [*saved, *(name for name, _ in kept)]
-    made = {part.id for part in inside if isinstance(part, ast.Name) and _is_made(part)}
+    own = (part for part in inside if isinstance(part, ast.Name))
+    made = {one.id for one in own if isinstance(one.ctx, ast.Store)}
     is_cut = any(last_name(part) in _CUTS or isinstance(part, ast.Return) for part in inside)
     if is_cut or ctx in reads or made & {*inputs} or not all(map(str.isidentifier, names)):
         return None
     # What goes on in further lines is as deep there, but for the block that it stands in.
     *lines, result = (source.of(one).replace("\n", "\n    ") for one in computed)
     return _Forward(tuple(inputs), saves, tuple(saved), tuple(kept), tuple(lines), result, reads)
-
-
-def _is_made(name: ast.Name) -> bool:
-    return isinstance(name.ctx, ast.Store)

@@ -9,7 +9,7 @@ from gradscope.facts import Edit
 from gradscope.facts import requests as ask
 from gradscope.repair.write.culprit import Culprit, Edits, Ways
 from gradscope.source import Source
-from gradscope.source.arguments import argument, called
+from gradscope.source.arguments import spelled
 from gradscope.source.tree import assigned, parts
 
 _TAKEN_APART = {"split": "cat", "chunk": "cat", "unbind": "stack"}
@@ -56,16 +56,14 @@ def joined(culprit: Culprit, request: ask.JoinViews) -> Ways:
 def _of_parts(source: Source, read: ast.Name) -> str | None:
     """Of `x, t = points.split(1, dim=1)`."""
     for made in _made_above(source, read):
-        target, value = made.targets[0], made.value
-        name = called(value) if isinstance(value, ast.Call) else ""
-        is_apart = name in _TAKEN_APART and isinstance(target, ast.Tuple)
-        if is_apart and isinstance(value, ast.Call) and _of(value) == read.id:
-            given = [one for one in value.args if source.of(one) != read.id]
-            behind = given[0 if name == "unbind" else 1 :]
-            dims = filter(None, (argument(value, "dim"), *behind))
+        target, found = made.targets[0], spelled(source, made.value)
+        is_apart = found.name in _TAKEN_APART and isinstance(target, ast.Tuple)
+        if is_apart and getattr(found.first, "id", None) == read.id:
+            behind = found.positional[1 if found.name == "unbind" else 2 :]
+            dims = filter(None, (found.keywords.get("dim"), *behind))
             dim = next(map(source.of, dims), "0")
             views = source.of(target).strip("()")
-            return f"{_TAKEN_APART[name]}([{views}], dim={dim})"
+            return f"{_TAKEN_APART[found.name]}([{views}], dim={dim})"
     return None
 
 
@@ -106,13 +104,6 @@ def _column(target: ast.expr, value: ast.expr, of: str) -> Column | None:
         case ast.Constant(value=int(at)) if whole or is_rest:
             return at, at + 1, f"{target.id}.unsqueeze(-1)"
     return None
-
-
-def _of(value: ast.Call) -> str | None:
-    """The name whose method is called, or that a function of torch is given first."""
-    receiver = value.func.value if isinstance(value.func, ast.Attribute) else None
-    held = [*value.args[:1], receiver]
-    return next((one.id for one in held if isinstance(one, ast.Name) and one.id != "torch"), None)
 
 
 def _made_above(source: Source, read: ast.Name) -> Iterator[ast.Assign]:

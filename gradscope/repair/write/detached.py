@@ -19,7 +19,7 @@ from gradscope.source import Source, binding
 from gradscope.source.arguments import called, spelled
 from gradscope.source.literals import number
 from gradscope.source.spans import ancestors
-from gradscope.source.tree import covers, names_in, parts
+from gradscope.source.tree import names_in, parts
 
 GUARDS = frozenset({"torch.no_grad", "torch.inference_mode", "torch.set_grad_enabled"})
 FACTORIES = frozenset(
@@ -125,16 +125,12 @@ def _past_the_choice(culprit: Culprit) -> Iterator[Candidate]:
 
 def copied(culprit: Culprit, request: ask.CopyBeforeWriting) -> Iterator[Candidate]:
     """`h = h.clone()` before `h.data[mask] = 0.0`, and that without the `.data`."""
-    source, place = culprit.source, culprit.finding.location
-    for node in source.nodes.every(ast.Attribute):
-        if node.attr != "data":
-            continue
-        written = source.nodes.statement(node)
-        is_here = place is not None and covers(written, place.line)
-        if is_here and isinstance(node.value, ast.Name):
-            name, start = node.value.id, source.extent(written)[0]
-            again = f"{name} = {name}.clone(){source.newline}{source.indent(written.lineno)}"
-            edits = (source.edit(start, start, again), source.replaced(node, name))
+    source, written = culprit.source, culprit.statement
+    for node in parts(written, ast.Attribute):
+        if node.attr == "data" and isinstance(node.value, ast.Name):
+            name = node.value.id
+            copy = before(source, written, f"{name} = {name}.clone()")
+            edits = (*copy, source.replaced(node, name))
             yield Candidate(f"write into a copy of `{name}`", edits)
             return
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from gradscope.facts import Edit
 from gradscope.facts import requests as ask
-from gradscope.repair.write.culprit import ATOMS, Candidate, Culprit
+from gradscope.repair.write.culprit import Candidate, Culprit
 from gradscope.repair.write.initial import RELU, SMALL, Filling, away_from_zero, by_init, filling_of
 from gradscope.repair.write.parameters import HOLDERS
 from gradscope.repair.write.splice import after
@@ -130,14 +130,14 @@ def _given_last(culprit: Culprit, node: ast.expr, last: str) -> tuple[Edit, ...]
     if isinstance(given, HOLDERS) and isinstance(source.parents[node], ast.Expr):
         return (_behind(source, given, last),)
     if targets := targets_of(source, node):
-        line = _call_of(source, node, given, source.of(targets[0]) + last)
+        line = source.written(node, {given: source.of(targets[0]) + last})
         made = source.replaced(node, source.of(given))
         return (made, *after(source, source.nodes.statement(node), line))
     is_sequential = culprit.dotted(given) == "torch.nn.Sequential" and last == "[-1]"
     item = given.args[-1] if is_sequential and isinstance(given, ast.Call) else None
     if item is None or isinstance(item, ast.Starred):
         return ()
-    text = _call_of(source, node, given, source.of(item))
+    text = source.written(node, {given: source.of(item)})
     (start, end), (first, past) = source.extent(node), source.extent(given)
     cut = source.edit(start, first, ""), source.edit(past, end, "")
     return (*cut, source.replaced(item, text))
@@ -150,16 +150,6 @@ def _given_to(node: ast.expr) -> ast.expr | None:
     if called(node) == "apply" and isinstance(node.func, ast.Attribute):
         return node.func.value
     return next(iter(node.args), None)
-
-
-def _call_of(source: Source, call: ast.Call, given: ast.expr, text: str) -> str:
-    """The same call of something else."""
-    named = [f"{one.arg}={source.of(one.value)}" for one in call.keywords]
-    listed = [text if one is given else source.of(one) for one in call.args]
-    function = source.of(call.func)
-    if given not in call.args:
-        function = f"{text}.{called(call)}"
-    return f"{function}({', '.join((*listed, *named))})"
 
 
 def _over_last(culprit: Culprit, node: ast.expr, factor: ask.ZeroFactor) -> tuple[Edit, ...]:
@@ -215,13 +205,8 @@ def _behind(source: Source, node: ast.expr, text: str) -> Edit:
 
 def _of_item(culprit: Culprit, node: ast.expr | ast.stmt, name: str, item: ast.expr) -> str:
     """The text of a node in which a name stands for an item."""
-    source, start = culprit.source, culprit.source.extent(node)[0]
-    text, new = source.of(node), source.of(item)
-    new = new if isinstance(item, ATOMS) else f"({new})"
-    reads = [source.extent(one) for one in parts(node, ast.Name) if one.id == name]
-    for first, end in sorted(reads, reverse=True):
-        text = f"{text[: first - start]}{new}{text[end - start :]}"
-    return text
+    reads = [one for one in parts(node, ast.Name) if one.id == name]
+    return culprit.source.written(node, dict.fromkeys(reads, culprit.text(item)))
 
 
 def _drawn(culprit: Culprit, text: str, factor: ask.ZeroFactor) -> str | None:

@@ -133,7 +133,7 @@ def _filled_with_constants(culprit: Culprit) -> Iterator[tuple[ast.Call, str, ob
     """`nn.init.zeros_(w)`, `nn.init.constant_(w, 0)`, `w.data.zero_()`, `w.data.fill_(0)`, with the
     text of what may be a matrix, and the number; None where the source does not tell that."""
     for node in culprit.source.nodes.every(ast.Call):
-        filling = _filling(culprit, node, _WITH_CONSTANTS)
+        filling = filling_of(culprit, node)
         if filling is not None and not filling.text.endswith((".bias", ".grad")):
             value = spelled(culprit.source, node).positional[1:2]
             number = 1 if called(node) == "ones_" else 0
@@ -148,16 +148,14 @@ class Filling(NamedTuple):
     of_init: bool
 
 
-def filling_of(culprit: Culprit, node: ast.AST) -> Filling | None:
-    """What a call fills with one number."""
-    return _filling(culprit, node, _WITH_CONSTANTS) if isinstance(node, ast.Call) else None
-
-
-def _filling(culprit: Culprit, node: ast.Call, fillers: Container[str]) -> Filling | None:
-    """Of a function of `nn.init`, or a method, that has one of these names."""
+def filling_of(
+    culprit: Culprit, node: ast.AST, fillers: Container[str] = _WITH_CONSTANTS
+) -> Filling | None:
+    """What a function of `nn.init`, or a method, of one of these names fills: with one number,
+    unless said otherwise."""
     dotted = culprit.dotted(node)
     of_init = dotted.startswith("torch.nn.init.")
-    if called(node) not in fillers or (dotted and not of_init):
+    if not isinstance(node, ast.Call) or called(node) not in fillers or (dotted and not of_init):
         return None
     filled = node.args[0] if of_init and node.args else None
     if not of_init and isinstance(node.func, ast.Attribute):
@@ -175,7 +173,7 @@ def _filled_by_hand(
     that were seen under the attribute's name. A method fills any tensor: one of a name that was
     not seen is no parameter."""
     for node in culprit.source.nodes.every(ast.Call):
-        if (filling := _filling(culprit, node, _FILLERS)) is not None:
+        if (filling := filling_of(culprit, node, _FILLERS)) is not None:
             # What a function of `nn.init` fills is a parameter; by a name of the loop's, any.
             is_name = isinstance(filling.filled, ast.Name)
             unseen = (1 if is_name else 2, 2) if filling.of_init else (0, 0)

@@ -9,6 +9,7 @@ from itertools import chain, takewhile
 from gradscope.facts import Edit, Location
 from gradscope.facts import requests as ask
 from gradscope.repair.write.culprit import Culprit, Ways
+from gradscope.repair.write.parameters import HOLDERS
 from gradscope.repair.write.splice import after, before, keyword, whole_lines
 from gradscope.repair.write.statements import block_of, node_at, within
 from gradscope.repair.write.training import optimizers
@@ -37,7 +38,7 @@ def out_of_place(culprit: Culprit, request: ask.OutOfPlace) -> Ways:
         sign = _SIGNS.get(BINARY.get(type(node.op), ""))
         if sign is not None:
             target, value = source.of(node.target), source.of(node.value)
-            value = value if isinstance(node.value, _ATOMS) else f"({value})"
+            value = value if isinstance(node.value, ast.Constant) else culprit.text(node.value)
             yield [source.replaced(node, f"{target} = {target} {sign} {value}")]
     holder = holder_of(written(source, node))
     yield _named_anew(source, node)
@@ -151,9 +152,6 @@ def copied_leaf(culprit: Culprit, request: ask.CopyLeaf) -> Ways:
         yield before(source, culprit.statement, f"{request.name} = {request.name}.clone()")
 
 
-_ATOMS = (ast.Name, ast.Attribute, ast.Call, ast.Subscript, ast.Constant)
-
-
 def _not_in_place(source: Source, module: str) -> Iterator[Edit]:
     """Wherever the file makes a layer of that class: in place it computes the same."""
     for call in source.nodes.every(ast.Call):
@@ -206,7 +204,7 @@ def copied(culprit: Culprit, request: ask.CopyWhenSaved) -> Ways:
     handing = [node_at(source, one) for one in request.call.frames[1:]]
     handed = [one for each in handing for one in _of_variables(source, each, names)]
     for one in (*handed, given, *_of_variables(source, node, names)):
-        if one is not None and _is_read(one):
+        if isinstance(one, HOLDERS) and isinstance(one.ctx, ast.Load):
             yield [source.replaced(one, f"{culprit.text(one)}.clone()")]
 
 
@@ -216,12 +214,6 @@ def _of_variables(source: Source, node: ast.AST | None, names: set[str]) -> Iter
         of = holder_of(one)
         if of is not None and source.of(of) in names:
             yield one
-
-
-def _is_read(node: ast.expr) -> bool:
-    return isinstance(node, ast.Name | ast.Attribute | ast.Subscript) and isinstance(
-        node.ctx, ast.Load
-    )
 
 
 def without_grad(culprit: Culprit, request: ask.WithoutGrad) -> Ways:

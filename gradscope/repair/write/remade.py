@@ -147,9 +147,8 @@ def _text_at(source: Source, statement: ast.stmt, place: ast.stmt) -> str | None
     """A statement as it is to be written at a place to mean the same; None where that has no name
     for something in it."""
     here, there = (source.nodes.scope(one).function for one in (statement, place))
-    start, end = source.extent(statement)
-    text, past = "", start
-    for name in sorted(parts(statement, ast.Name), key=lambda one: source.extent(one)):
+    texts = dict[ast.expr, str]()
+    for name in parts(statement, ast.Name):
         owner = source.nodes.owner(name)
         if here is there or isinstance(owner.node, Comprehension | ast.Lambda):
             continue
@@ -159,9 +158,8 @@ def _text_at(source: Source, statement: ast.stmt, place: ast.stmt) -> str | None
         written = _as_seen(source, name, here, place) if owner is here else None
         if written is None:
             return None
-        first, last = source.extent(name)
-        text, past = f"{text}{source.text[past:first]}{written}", last
-    return f"{text}{source.text[past:end]}"
+        texts[name] = written
+    return source.written(statement, texts)
 
 
 def _seen_from(scope: Scope, name: str) -> Scope:

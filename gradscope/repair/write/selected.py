@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from gradscope.facts import requests as ask
 from gradscope.repair.write.culprit import Candidate, Culprit, Ways
-from gradscope.repair.write.spelling import can_repeat, filled, operand_of
+from gradscope.repair.write.spelling import can_repeat, filled, infinity, operand_of
 from gradscope.repair.write.splice import after, keyword
 from gradscope.repair.write.uses import Uses
 from gradscope.rules.wording import proposals
@@ -21,7 +21,6 @@ ELEMENTWISE = frozenset(
     "abs add clamp cos div exp log log1p mul neg pow reciprocal sin sqrt sub tanh".split()
 )
 REDUCES = frozenset(("mean", "sum", "nanmean"))
-_INFINITE = frozenset(f"{module}.inf" for module in ("math", "torch", "numpy"))
 COMPARES = frozenset(("l1_loss", "mse_loss", "smooth_l1_loss", "huber_loss"))
 
 
@@ -55,7 +54,8 @@ def with_inf(culprit: Culprit, request: ask.FillByMask) -> Ways:
     """`x.masked_fill(c != 1, float("-inf"))` for `x + (1 - c) * float("-inf")`, and where nothing
     is added `torch.where(c != 1, float("-inf"), 0.0)` for the product."""
     source, node, found = culprit.source, culprit.node, spelled(culprit.source, culprit.node)
-    infinite = [one for one in found.positional if _is_infinite(culprit, one)]
+    meant = {one: definition(source, one) or one for one in found.positional}
+    infinite = [one for one in meant if infinity(culprit, meant[one]) is not None]
     masks = [one for one in found.positional if one not in infinite]
     if not isinstance(node, ast.expr) or not (
         found.name == "mul" and len(infinite) == 1 == len(masks)
@@ -75,16 +75,6 @@ def with_inf(culprit: Culprit, request: ask.FillByMask) -> Ways:
             yield (culprit.replace(total, f"{added}.masked_fill({condition}, {inf})"),)
     text = culprit.torch(f"torch.where({condition}, {inf}, 0.0)")
     yield (culprit.replace(node, text),)
-
-
-def _is_infinite(culprit: Culprit, node: ast.expr) -> bool:
-    """`float("-inf")`, `-math.inf`, and a name for it."""
-    given = definition(culprit.source, node) or node
-    given = given.operand if isinstance(given, ast.UnaryOp) else given
-    match given:
-        case ast.Call(ast.Name("float"), [ast.Constant(str(text))]):
-            return text.strip("+-").lower() in ("inf", "infinity")
-    return culprit.dotted(given) in _INFINITE
 
 
 def cleaned(culprit: Culprit, request: ask.CleanByMask) -> Iterator[Candidate]:

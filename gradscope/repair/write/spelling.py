@@ -73,7 +73,8 @@ def infinity(culprit: Culprit, node: ast.expr) -> float | None:
             value = infinity(culprit, inner)
             return None if value is None else -value
         case ast.Call(func=ast.Name("float"), args=[ast.Constant(str(text))]):
-            return {"inf": math.inf, "+inf": math.inf, "-inf": -math.inf}.get(text.strip().lower())
+            written = text.strip().lower().replace("infinity", "inf")
+            return {"inf": math.inf, "+inf": math.inf, "-inf": -math.inf}.get(written)
     is_constant = culprit.names.dotted(node) in ("math.inf", "numpy.inf", "torch.inf")
     return math.inf if is_constant else None
 

@@ -175,7 +175,7 @@ def _was_made(node: ast.Call, update: Update) -> bool:
 
 def _calls(statement: ast.stmt, method: str) -> bool:
     """Whether a statement is a call of a method and nothing else."""
-    call = statement.value if isinstance(statement, ast.Expr) else None
-    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
-        return False
-    return called(call) == method
+    match statement:
+        case ast.Expr(ast.Call(func=ast.Attribute(attr=name))):
+            return name == method
+    return False

@@ -217,23 +217,19 @@ def in_time(culprit: Culprit, request: ask.MoveClipping) -> Ways:
         return
     if not request.unscale:
         yield (*_unscaled(source, other, call), *moved_before(source, clip, call))
-    elif _method(other) == "unscale_":
+    elif called(other) == "unscale_":
         yield moved_before(source, call, clip)
     else:
         yield _unscaled(source, other, clip)
 
 
-def _method(call: ast.Call) -> str:
-    return call.func.attr if isinstance(call.func, ast.Attribute) else ""
-
-
 def _unscaled(source: Source, step: ast.Call, place: ast.stmt) -> Edits:
     """`scaler.unscale_(optimizer)` before a statement, for `scaler.step(optimizer)`."""
-    if _method(step) != "step" or not step.args or not isinstance(step.func, ast.Attribute):
+    if called(step) != "step" or not step.args or not isinstance(step.func, ast.Attribute):
         return ()  # no GradScaler's
     line = f"{source.of(step.func.value)}.unscale_({source.of(step.args[0])})"
     calls = parts(source.nodes.function(step), ast.Call)
-    written = {source.of(one) for one in calls if _method(one) == "unscale_"}
+    written = {source.of(one) for one in calls if called(one) == "unscale_"}
     return before(source, place, line) if line not in written else ()
 
 
@@ -241,14 +237,14 @@ def copied(culprit: Culprit, request: ask.CopyState) -> Ways:
     """`copy.deepcopy(net.state_dict())`, or clones where the file does not import `copy`; in the
     place of a copy of the dictionary alone. In `{k: v for k, v in ...}` a clone of each."""
     call = culprit.call
-    if call is None or _method(call) != "state_dict":
+    if call is None or called(call) != "state_dict":
         return
     around = next((a for a in ancestors(culprit.source, call) if isinstance(a, ast.DictComp)), None)
     if around is not None and isinstance(around.value, ast.Name):
         yield (culprit.replace(around.value, f"{around.value.id}.clone()"),)
         return
     of, whole = culprit.source.of, culprit.source.parents[culprit.source.parents[call]]
-    is_shallow = isinstance(whole, ast.Call) and _method(whole) == "copy" and not whole.args
+    is_shallow = isinstance(whole, ast.Call) and called(whole) == "copy" and not whole.args
     deepcopy = culprit.names.spell("copy.deepcopy")
     text = f"{{name: value.clone() for name, value in {of(call)}.items()}}"
     if deepcopy is not None:

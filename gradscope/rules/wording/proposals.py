@@ -1,7 +1,7 @@
 """What a fix is called, as advice and as a patch alike, and what it looks like in code: the one
 place that words it."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from gradscope.facts import Fix, NoGradient, text_of
 from gradscope.facts import requests as ask
@@ -96,18 +96,10 @@ def _of_fields(request: ask.Request) -> _Words | None:
             op = spelled(made.op)
             title = f"keep the result of `{op}` above {least:g}"
             return "clamp-domain", title, f"{op}(x) + {least:g}"
-        case ask.ScaleTarget(low, high):
-            return "data", f"bring the targets from {low:g} and {high:g} to 0 and 1", ""
         case ask.GiveScores(op, logarithms=True):
             return "stable-op", f"give the loss log-probabilities: `log_{op}`", ""
         case ask.GiveScores(op):
             return "stable-op", f"give the loss what goes into `{op}`, without that", ""
-        case ask.AddToDiagonal(size, x):
-            code = f"{x} + {size:g} * torch.eye({x}.shape[-1], dtype={x}.dtype, device={x}.device)"
-            return "epsilon", f"add {size:g} to the diagonal", code
-        case ask.Symmetrize(role=role):
-            title = f"make `{role}` symmetric: the mean of it and its transpose"
-            return "stable-op", title, "0.5 * (x + x.mT)"
         case ask.Reattach(NoGradient.ZERO_WEIGHT as reason):
             return "init", WORDS[reason].cure, ""
         case ask.Reattach(reason) | ask.MakeOptimizerAnew(reason):
@@ -154,41 +146,44 @@ def _of_fields(request: ask.Request) -> _Words | None:
     return None
 
 
-def _graph(title: str, code: str = "") -> _Words:
-    return "graph", title, code
+def _of_kind(kind: str) -> Callable[..., _Words]:
+    return lambda title, code="": (kind, title, code)
 
 
+_data, _dtype, _graph, _init, _scaling, _stable = map(
+    _of_kind, ("data", "dtype", "graph", "init", "loss-scaling", "stable-op")
+)
 # Of the others; `{0}` is the request.
 _WORDS: Mapping[type[ask.Request], _Words] = {
-    ask.ShiftDiagonal: ("graph", "leave the diagonal unmasked", "torch.triu(mask, diagonal=1)"),
-    ask.DivideArrayByOne: (
-        "data",
-        "divide by 1 where the divisor is 0",
-        "x / np.where(y == 0, 1, y)",
+    ask.ScaleTarget: _data("bring the targets from {0.low:g} and {0.high:g} to 0 and 1"),
+    ask.AddToDiagonal: (
+        "epsilon",
+        "add {0.size:g} to the diagonal",
+        "{0.name} + {0.size:g} * torch.eye({0.name}.shape[-1], dtype={0.name}.dtype,"
+        " device={0.name}.device)",
     ),
-    ask.WithoutNorm: ("init", "leave the layer that starts at 0 without `weight_norm`", ""),
-    ask.ZeroGain: ("init", "let its norm start at 0, and not its direction", ""),
-    ask.DrawWeights: ("init", "start from numbers drawn at random", "0.01 * torch.randn(n, m)"),
-    ask.MakeEach: (
-        "init",
-        "make a module of its own for each place",
-        "[Head(n) for _ in range(4)]",
+    ask.Symmetrize: _stable(
+        "make `{0.role}` symmetric: the mean of it and its transpose", "0.5 * (x + x.mT)"
     ),
+    ask.ShiftDiagonal: _graph("leave the diagonal unmasked", "torch.triu(mask, diagonal=1)"),
+    ask.DivideArrayByOne: _data("divide by 1 where the divisor is 0", "x / np.where(y == 0, 1, y)"),
+    ask.WithoutNorm: _init("leave the layer that starts at 0 without `weight_norm`"),
+    ask.ZeroGain: _init("let its norm start at 0, and not its direction"),
+    ask.DrawWeights: _init("start from numbers drawn at random", "0.01 * torch.randn(n, m)"),
+    ask.MakeEach: _init("make a module of its own for each place", "[Head(n) for _ in range(4)]"),
     ask.LinearGrowth: (
         "clamp-domain",
         "let it grow linearly, by `softplus` in the place of `exp`",
         "torch.nn.functional.softplus(x)",
     ),
-    ask.Unsaturated: (
-        "stable-op",
+    ask.Unsaturated: _stable(
         "raise the log of the opposite label instead: it is steep where this is flat",
         "-torch.nn.functional.logsigmoid(logits)  # for log(1 - sigmoid(logits))",
     ),
     ask.TameSlope: ("epsilon", "let no gradient through next to the singular point", ""),
-    ask.StartFactors: ("init", BOTH_AT_ZERO.cure, "nn.init.zeros_(self.up.weight)"),
-    ask.FitNumber: ("dtype", "write the end of the range of {0.unfit.dtype}", ""),
-    ask.FitCast: (
-        "dtype",
+    ask.StartFactors: _init(BOTH_AT_ZERO.cure, "nn.init.zeros_(self.up.weight)"),
+    ask.FitNumber: _dtype("write the end of the range of {0.unfit.dtype}"),
+    ask.FitCast: _dtype(
         "end the values with the range of {0.dtype} before they are cast",
         "x.clamp(min=torch.finfo(torch.{0.dtype}).min)",
     ),
@@ -197,20 +192,16 @@ _WORDS: Mapping[type[ask.Request], _Words] = {
         "fill in the inf where the mask is set: 0 times it is NaN",
         'scores.masked_fill(mask, float("-inf"))',
     ),
-    ask.MatchShapes: ("data", "give both the same shape", "prediction.squeeze(-1)"),
-    ask.AlongClasses: ("stable-op", "normalise along dimension {0.dim}", "dim={0.dim}"),
-    ask.TakeSigmoid: (
-        "stable-op",
-        "take a sigmoid: of one score, it is the probability",
-        "torch.sigmoid(score)",
+    ask.MatchShapes: _data("give both the same shape", "prediction.squeeze(-1)"),
+    ask.AlongClasses: _stable("normalise along dimension {0.dim}", "dim={0.dim}"),
+    ask.TakeSigmoid: _stable(
+        "take a sigmoid: of one score, it is the probability", "torch.sigmoid(score)"
     ),
-    ask.TakeLogits: (
-        "stable-op",
+    ask.TakeLogits: _stable(
         "compute the loss of logits, which these are",
         "torch.nn.functional.binary_cross_entropy_with_logits(logits, target)",
     ),
-    ask.GiveLogits: (
-        "stable-op",
+    ask.GiveLogits: _stable(
         "give the distribution logits, whose slope does not end",
         "Categorical(logits=z)  # for Categorical(probs=z.softmax(-1))",
     ),
@@ -218,27 +209,19 @@ _WORDS: Mapping[type[ask.Request], _Words] = {
         "leave the rectifier away where the model gives its output, or use one that is never flat",
         "return self.out(h)  # for F.relu(self.out(h))",
     ),
-    ask.BoundIndex: (
-        "data",
-        "let the last index hold the upper end as well",
-        "index.clamp(max=x.shape[{0.dim}] - 1)",
+    ask.BoundIndex: _data(
+        "let the last index hold the upper end as well", "index.clamp(max=x.shape[{0.dim}] - 1)"
     ),
     ask.LeaveOutNothing: (
         "guard-empty",
         "go on without it where there is nothing",
         "if not x.numel():\n    continue",
     ),
-    ask.IgnoreTarget: (
-        "data",
-        "leave the targets that are {0.value} out",
-        "ignore_index={0.value}",
-    ),
-    ask.DropLastBatch: ("data", "leave the last batch out, which is smaller", "drop_last=True"),
-    ask.TakeScores: ("stable-op", "take `cross_entropy`, which normalises the scores first", ""),
-    ask.NormaliseScores: (
-        "stable-op",
-        "give the loss log-probabilities: `log_softmax`",
-        "scores.log_softmax(-1)",
+    ask.IgnoreTarget: _data("leave the targets that are {0.value} out", "ignore_index={0.value}"),
+    ask.DropLastBatch: _data("leave the last batch out, which is smaller", "drop_last=True"),
+    ask.TakeScores: _stable("take `cross_entropy`, which normalises the scores first"),
+    ask.NormaliseScores: _stable(
+        "give the loss log-probabilities: `log_softmax`", "scores.log_softmax(-1)"
     ),
     ask.Unmark: _graph("let its backward be differentiated: without `once_differentiable`"),
     ask.DifferentiableForm: _graph("compute it in a form whose backward has a derivative"),
@@ -287,7 +270,7 @@ _WORDS: Mapping[type[ask.Request], _Words] = {
     ask.AllowUnused: _graph("let that gradient be None: `allow_unused=True`"),
     # The training
     ask.LowerRate: ("lower-lr", "lower the learning rate", ""),
-    ask.CastOperand: ("dtype", "convert it to {0.wanted}", ""),
+    ask.CastOperand: _dtype("convert it to {0.wanted}"),
     ask.LeaveOutOfGroup: _graph("leave them out of the group that has more"),
     ask.StartStateAnew: _graph("begin without that state: it is of other parameters"),
     ask.BoundBase: ("clamp-domain", "keep the base of the power at 0 or above", ""),
@@ -310,8 +293,7 @@ _WORDS: Mapping[type[ask.Request], _Words] = {
     ask.WaitForMore: _graph("wait until the value rises no further", 'mode="max"'),
     ask.WaitForLess: _graph("wait until the loss falls no further", 'mode="min"'),
     ask.RateOfOne: _graph("multiply 1 by the rates that the function gives"),
-    ask.StepThroughScaler: (
-        "loss-scaling",
+    ask.StepThroughScaler: _scaling(
         "step through the scaler, which divides the gradients by its scale",
         "scaler.step(optimizer)\nscaler.update()",
     ),
@@ -324,22 +306,18 @@ _WORDS: Mapping[type[ask.Request], _Words] = {
         "divide by the scale, and clip, where the step is taken",
         "if (i + 1) % accumulate == 0:\n    scaler.unscale_(optimizer)\n    scaler.step(optimizer)",
     ),
-    ask.KeepScaler: ("loss-scaling", "let the scaler keep the scale that it finds", ""),
-    ask.ScaleLoss: (
-        "loss-scaling",
+    ask.KeepScaler: _scaling("let the scaler keep the scale that it finds"),
+    ask.ScaleLoss: _scaling(
         "scale the loss before backward, and the gradients back before the step",
         "scaler.scale(loss).backward()\nscaler.step(optimizer)\nscaler.update()",
     ),
-    ask.WidenBound: ("dtype", "compute it in float32, from what the bound is of", "x.float()"),
-    ask.WiderWeights: (
-        "dtype",
+    ask.WidenBound: _dtype("compute it in float32, from what the bound is of", "x.float()"),
+    ask.WiderWeights: _dtype(
         "hold the parameters in float32, and compute in {0.dtype} by autocast",
         "with torch.autocast(device, torch.{0.dtype}):\n    loss = ...",
     ),
-    ask.WiderParameter: (
-        "dtype",
-        "hold `{0.name}` in float64",
-        "self.offset = nn.Parameter(offset.double())",
+    ask.WiderParameter: _dtype(
+        "hold `{0.name}` in float64", "self.offset = nn.Parameter(offset.double())"
     ),
     ask.AverageLoss: _graph("average the {0.total.terms:,} terms of the loss", "loss.mean()"),
     ask.Descend: _graph("subtract the gradient"),
@@ -371,7 +349,7 @@ _WORDS: Mapping[type[ask.Request], _Words] = {
     ask.SetEvalAgain: _graph(
         "set what is frozen to eval mode again", "model.train()\nmodel.encoder.eval()"
     ),
-    ask.LogTarget: ("stable-op", "tell the loss that its target is a logarithm", "log_target=True"),
+    ask.LogTarget: _stable("tell the loss that its target is a logarithm", "log_target=True"),
     ask.KeepAsList: _graph("keep the parameters in a list", "list(model.parameters())"),
     ask.PrefixNames: _graph(
         "give it the names that the module itself has: with `{0.prefix}.` before them",
