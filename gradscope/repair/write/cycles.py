@@ -15,13 +15,13 @@ from gradscope.repair.write.splice import (
     moved_before,
     whole_lines,
 )
-from gradscope.repair.write.statements import block_of, dropped
+from gradscope.repair.write.statements import block_of, dropped, node_at
 from gradscope.repair.write.training import rate_of, target_of
 from gradscope.repair.write.uses import Uses, calls_around
 from gradscope.rules.wording import proposals
 from gradscope.source import Source, definition
 from gradscope.source.arguments import argument, called
-from gradscope.source.spans import alike, ancestors, statement_at
+from gradscope.source.spans import alike, ancestors
 from gradscope.source.tree import parts
 
 _LENGTHS = ("total_iters", "T_max", "total_steps")  # arguments of torch's schedulers
@@ -231,9 +231,8 @@ def awake(culprit: Culprit, request: ask.FactorAboveZero) -> Ways:
 
 def _function_at(culprit: Culprit, place: Location | None) -> ast.FunctionDef | ast.Lambda | None:
     """The function that gives the factors of a schedule, by a place in it."""
-    source = culprit.source
-    given = culprit.at(place) or statement_at(source, place)
-    function = source.nodes.function(given) if given is not None else None
+    given = node_at(culprit.source, place)
+    function = culprit.source.nodes.function(given) if given is not None else None
     return function if isinstance(function, ast.FunctionDef | ast.Lambda) else None
 
 

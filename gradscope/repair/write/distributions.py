@@ -73,17 +73,15 @@ def _given_logits(
 ) -> tuple[Edit, ...]:
     for in_place in (False, True):
         read = Reading(culprit, given, in_place)
-        text = read.form(form, given)
-        if text is None or "\n" in text or read.misread():
+        text, others = read.form(form, given), read.edits()
+        if text is None or "\n" in text or read.misread() or others is None:
             continue
         text = culprit.torch(text)
-        others = [culprit.replace(one, culprit.torch(t)) for one, t in read.rewritten.items()]
-        edits = [*others, *left_over(culprit, given, text)]
         start, past = culprit.source.extent(given)
         if named is not None:
             start = culprit.source.offset(named.lineno, named.col_offset)
-        edits.append(culprit.source.edit(start, past, f"logits={text}"))
-        return tuple(edits)
+        edit = culprit.source.edit(start, past, f"logits={text}")
+        return (*others, *left_over(culprit, given, text), edit)
     return ()
 
 

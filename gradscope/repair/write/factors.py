@@ -128,7 +128,7 @@ def _given_last(culprit: Culprit, node: ast.expr, last: str) -> tuple[Edit, ...]
     if not isinstance(node, ast.Call) or given is None:
         return ()
     if isinstance(given, HOLDERS) and isinstance(source.parents[node], ast.Expr):
-        return (_behind(source, given, last),)
+        return (source.replaced(given, source.of(given) + last),)
     if targets := targets_of(source, node):
         line = source.written(node, {given: source.of(targets[0]) + last})
         made = source.replaced(node, source.of(given))
@@ -190,17 +190,12 @@ def _narrowed(source: Source, holder: ast.expr, last: str) -> tuple[Edit, ...]:
     call = source.parents[above] if isinstance(above, ast.Attribute) else holder
     method = above.attr if isinstance(above, ast.Attribute) else "children"
     if method in _OF_PARTS:
-        return (_behind(source, holder, last),)
+        return (source.replaced(holder, source.of(holder) + last),)
     if method in _OF_LAYERS and last == "[-1]":
-        return (_behind(source, holder, "[-1:]"),)
+        return (source.replaced(holder, source.of(holder) + "[-1:]"),)
     if method == "children" and isinstance(call, ast.expr):
         return (source.replaced(call, f"({source.of(holder)}{last},)"),)
     return ()
-
-
-def _behind(source: Source, node: ast.expr, text: str) -> Edit:
-    _, end = source.extent(node)
-    return source.edit(end, end, text)
 
 
 def _of_item(culprit: Culprit, node: ast.expr | ast.stmt, name: str, item: ast.expr) -> str:

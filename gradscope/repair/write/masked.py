@@ -254,7 +254,7 @@ def _left_out(culprit: Culprit, fill: Spelled) -> Iterator[Candidate]:
 
 def started(culprit: Culprit, request: ask.FiniteStart) -> Iterator[tuple[Edit, ...]]:
     """The inf constants of the statements that write them into a parameter."""
-    found = {statement_at(culprit.source, one) for one in request.written}
+    found = dict.fromkeys(statement_at(culprit.source, one) for one in request.written)
     yield tuple(_finite(culprit, (part for one in found for part in parts(one, ast.expr))))
 
 

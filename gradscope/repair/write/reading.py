@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
+from gradscope.facts import Edit
 from gradscope.repair.write.culprit import ATOMS, Culprit
 from gradscope.repair.write.uses import (
     argument_of,
@@ -123,6 +124,17 @@ class Reading:
         if text is not None:
             self.rewritten[node] = text
         return text is not None
+
+    def edits(self) -> list[Edit] | None:
+        """What is rewritten in its own place, but for a name, or a call, that stands for what was
+        rewritten; None where that takes several lines."""
+        texts = {node: self.culprit.torch(one) for node, one in self.rewritten.items()}
+        if any("\n" in text for text in texts.values()):
+            return None
+        changed = (
+            (one, text) for one, text in texts.items() if text != self.culprit.source.of(one)
+        )
+        return [self.culprit.replace(one, text) for one, text in changed]
 
     @contextmanager
     def _placed(self, node: ast.expr) -> Iterator[None]:

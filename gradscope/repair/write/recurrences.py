@@ -47,7 +47,9 @@ def in_logarithms(culprit: Culprit) -> Iterator[Candidate]:
             if misread := read.misread():
                 apart |= {*misread}
                 continue
-            yield from _candidate(culprit, read)
+            names = " and ".join(f"`{name}`" for name in sorted(carried))
+            title = proposals.RECURRENCE.format(names=names)
+            yield Candidate(title, tuple(read.edits() or ()))
             break
 
 
@@ -148,18 +150,6 @@ def _is_product(read: Reading, above: ast.expr, node: ast.expr) -> bool:
     return node in found.positional and all(
         log_of(read, one) is not None or scaling(read, one) is not None for one in others
     )
-
-
-def _candidate(culprit: Culprit, read: Reading) -> Iterator[Candidate]:
-    edits = []
-    for node, template in read.rewritten.items():
-        text = culprit.torch(template)
-        if "\n" in text:
-            return
-        if text != culprit.source.of(node):
-            edits.append(culprit.replace(node, text))
-    names = " and ".join(f"`{name}`" for name in sorted(read.carried))
-    yield Candidate(proposals.RECURRENCE.format(names=names), tuple(edits))
 
 
 _SUMS = frozenset(("index_add", "scatter_add"))

@@ -180,7 +180,7 @@ _TRIANGLES = {
 }
 
 
-def diagonal_kept(culprit: Culprit, request: ask.ShiftDiagonal) -> Iterator[Candidate]:
+def diagonal_kept(culprit: Culprit, request: ask.ShiftDiagonal) -> Ways:
     """`torch.triu(mask, diagonal=1)` for what masks the diagonal as well; one further down for
     what is to be left."""
     source = culprit.source
@@ -199,7 +199,7 @@ def diagonal_kept(culprit: Culprit, request: ask.ShiftDiagonal) -> Iterator[Cand
             edit = keyword(source, call, keyword_of, new)
         else:
             edit = culprit.replace(given, new)
-        yield Candidate("leave the diagonal unmasked", (edit,))
+        yield (edit,)
 
 
 def _integer(node: ast.expr | None) -> int | None:

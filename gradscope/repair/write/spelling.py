@@ -79,13 +79,17 @@ def infinity(culprit: Culprit, node: ast.expr) -> float | None:
     return math.inf if is_constant else None
 
 
-def filled(culprit: Culprit, edge: Edge, template: str, node: ast.expr) -> str | None:
-    """A template of the op table with the operands' source in it; None where one is not written."""
+def filled(
+    culprit: Culprit, edge: Edge, template: str, node: ast.expr, eps: float | None = None
+) -> str | None:
+    """A template of the op table with the operands' source in it; None where one is not written.
+    Its `eps` is the table's own, unless said otherwise."""
     if template.count("{x}") > 1 and not can_repeat(culprit, node):
         return None
     texts = {role: culprit.text(part) for role, part in culprit.operands.items()}
-    eps = "1" if is_count(culprit, edge) else culprit.eps(edge)
+    usual = "1" if is_count(culprit, edge) else culprit.eps(edge)
+    texts |= {"x": culprit.text(node), "eps": usual if eps is None else f"{eps:g}"}
     try:
-        return culprit.torch(template).format(**texts | {"x": culprit.text(node), "eps": eps})
+        return culprit.torch(template).format(**texts)
     except (KeyError, IndexError):
         return None

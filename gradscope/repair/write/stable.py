@@ -94,8 +94,7 @@ def _text(reading: Reading, node: ast.expr, form: Form) -> str | None:
 
 def _candidate(culprit: Culprit, node: ast.expr, text: str, reading: Reading) -> Candidate | None:
     """The text in the place of a node, and what else the reading has written otherwise."""
-    others = reading.rewritten
-    given_as = (culprit.source.parents[one] for one in others)
+    given_as = (culprit.source.parents[one] for one in reading.rewritten)
     if reading.has_plain_log and any(isinstance(one, ast.Call | ast.keyword) for one in given_as):
         return None  # what a caller gives may be 0, as a mask or a share: it has no logarithm
     written_to = culprit.written_by(node)
@@ -103,17 +102,13 @@ def _candidate(culprit: Culprit, node: ast.expr, text: str, reading: Reading) ->
         if not can_repeat(culprit, written_to):
             return None
         text = f"{culprit.text(written_to)}.copy_({text})"
-    edits = [culprit.replace(node, text), *left_over(culprit, node, text)]
-    for given, template in others.items():
-        written = culprit.torch(template)
-        if "\n" in written:
-            return None
-        if written != culprit.source.of(given):  # a name, or a call, for what was rewritten
-            edits.append(culprit.replace(given, written))
-    title = (proposals.IN_LOGARITHMS if others else proposals.STABLE).format(text=text)
+    if (others := reading.edits()) is None:
+        return None
+    edits = (culprit.replace(node, text), *left_over(culprit, node, text), *others)
+    template = proposals.IN_LOGARITHMS if reading.rewritten else proposals.STABLE
     # The weights of a row that a mask leaves empty are for another fix to say.
     alone = reading.has_plain_log and culprit.finding.name == "zero-division"
-    return Candidate(title, tuple(edits), alone=alone)
+    return Candidate(template.format(text=text), edits, alone=alone)
 
 
 def with_zero_infinity(culprit: Culprit) -> Iterator[Candidate]:

@@ -21,7 +21,7 @@ _LIKE = ("zeros_like", "ones_like", "full_like", "empty_like")
 _OF_PARAMETERS = ("grad", "data")  # attributes of torch's: they keep the dtype of their parameter
 
 
-def widened(culprit: Culprit, request: ask.WiderState) -> Iterator[Candidate]:
+def state_widened(culprit: Culprit, request: ask.WiderState) -> Iterator[Candidate]:
     """The state and the gradient that goes into it in a wider dtype; nothing where no state of the
     file takes part in the culprit."""
     if culprit.dtype not in HALF or culprit.node is None:

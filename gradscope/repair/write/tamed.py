@@ -8,7 +8,7 @@ from gradscope.ops.edges import Nature
 from gradscope.ops.predicates import points_of
 from gradscope.repair.write.culprit import Culprit, Ways
 from gradscope.repair.write.reading import atom
-from gradscope.repair.write.spelling import can_repeat, operand_of
+from gradscope.repair.write.spelling import can_repeat, filled, operand_of
 from gradscope.repair.write.splice import before
 from gradscope.source.arguments import ARGUMENTS, spelled
 from gradscope.source.scopes import Comprehension
@@ -42,30 +42,17 @@ def tamed(culprit: Culprit, request: ask.TameSlope) -> Ways:
         # Next to a pole the value is as huge as the slope.
         is_pole = edge.nature is Nature.POLE and request.far is not None
         distance = request.far if is_pole else request.near
-        yield from _instead(culprit, node, edge.cure.guard, distance or request.near)
+        text = filled(culprit, edge, edge.cure.guard, node, distance or request.near)
     else:
-        yield from _instead(culprit, node, f"torch.where({outside}, {{x}}, 1.0)", request.near)
-    yield from _cut_off(culprit, node, outside, request.near)
-
-
-def _instead(culprit: Culprit, node: ast.expr, template: str, distance: float) -> Ways:
-    """The template in the place of an operand."""
-    if text := _filled(culprit, node, template, distance):
+        instead = f"torch.where({outside}, {{x}}, 1.0)"
+        text = filled(culprit, edge, instead, node, request.near)
+    if text:
         yield [culprit.replace(node, text)]
-
-
-def _cut_off(culprit: Culprit, node: ast.expr, outside: str, distance: float) -> Ways:
-    whole, condition = culprit.node, _filled(culprit, node, outside, distance)
+    whole, condition = culprit.node, filled(culprit, edge, outside, node, request.near)
     if isinstance(whole, ast.expr) and condition and can_repeat(culprit, whole):
         text = culprit.source.of(whole)
         where = culprit.torch("torch.where(")
         yield [culprit.replace(whole, f"{where}{condition}, {text}, ({text}).detach())")]
-
-
-def _filled(culprit: Culprit, node: ast.expr, template: str, distance: float) -> str | None:
-    if not template or (template.count("{x}") > 1 and not can_repeat(culprit, node)):
-        return None
-    return culprit.torch(template).format(x=culprit.text(node), eps=f"{distance:g}")
 
 
 def _of_vectors(culprit: Culprit, request: ask.TameSlope) -> Ways:

@@ -7,7 +7,6 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from gradscope.facts import requests as ask
-from gradscope.facts import text_of
 from gradscope.ops.dtypes import Margin, eps_for
 from gradscope.repair.write.culprit import Candidate, Culprit, Edits, Ways
 from gradscope.repair.write.splice import before, keyword, moved_before
@@ -170,16 +169,16 @@ def _calls(culprit: Culprit, name: str | None, method: str) -> list[ast.Call]:
 def clipped(culprit: Culprit, request: ask.ClipNorm) -> Ways:
     """Clip the total norm before every step of the optimizer; to another bound, where the finding
     is about a clipping."""
-    bound = "1.0" if request.max_norm is None else text_of(request.max_norm, 3)
+
     if culprit.call is not None and called(culprit.call) == "clip_grad_norm_":
         if (old := argument(culprit.call, "max_norm", 1)) is not None:
-            yield (culprit.replace(old, bound),)
+            yield (culprit.replace(old, request.bound),)
         return
     clip = culprit.torch("torch.nn.utils.clip_grad_norm_")
     for made, step in steps(culprit):
         if not made.args or not holds(culprit.source, made.args[0], step):
             continue
-        line = f"{clip}({culprit.source.of(made.args[0])}, {bound})"
+        line = f"{clip}({culprit.source.of(made.args[0])}, {request.bound})"
         yield before(culprit.source, culprit.source.nodes.statement(step), line)
     for taken in culprit.finding.related:
         update = statement_at(culprit.source, taken.location)
@@ -187,7 +186,7 @@ def clipped(culprit: Culprit, request: ask.ClipNorm) -> Ways:
         loop = next((one for one in around if isinstance(one, ast.For)), None)
         given = loop.iter if loop is not None else None
         if isinstance(given, ast.Call) and called(given) == "parameters":  # an update by hand
-            line = f"{clip}({culprit.source.of(given)}, {bound})"
+            line = f"{clip}({culprit.source.of(given)}, {request.bound})"
             yield before(culprit.source, loop, line)
 
 
