@@ -7,9 +7,9 @@ from dataclasses import replace
 from gradscope.dataclass import dataclass
 from gradscope.facts import requests as ask
 from gradscope.repair.write import logs
+from gradscope.repair.write.culprit import LONGEST_TWICE, can_repeat
 from gradscope.repair.write.forms import fit, in_form, ops_of
 from gradscope.repair.write.reading import Reading, atom, factor
-from gradscope.repair.write.spelling import LONGEST_TWICE, can_repeat
 from gradscope.source.arguments import canonical, spelled
 
 _TERMS = 3  # sums, and their attribute or sign, between a logarithm and its factor

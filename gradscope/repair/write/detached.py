@@ -7,12 +7,11 @@ from gradscope.facts import Edit, NoGradient
 from gradscope.facts import requests as ask
 from gradscope.repair.write.anew import whole_parameter
 from gradscope.repair.write.arrays import in_torch, kept
-from gradscope.repair.write.culprit import Candidate, Culprit
+from gradscope.repair.write.culprit import Candidate, Culprit, can_repeat
 from gradscope.repair.write.cycles import loops_around, moved
 from gradscope.repair.write.initial import PARAMETERS, away_from_zero, smoothed
 from gradscope.repair.write.once import computed_once
 from gradscope.repair.write.parameters import made_later
-from gradscope.repair.write.spelling import can_repeat
 from gradscope.repair.write.splice import before, commented, keyword
 from gradscope.repair.write.statements import block_of, dropped, rebound
 from gradscope.source import Source, binding

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from gradscope.facts import Edit
 from gradscope.facts import requests as ask
 from gradscope.ops.traits import Trait, has
-from gradscope.repair.write.culprit import Candidate, Culprit, Ways
+from gradscope.repair.write.culprit import Candidate, Culprit, Ways, can_repeat, infinity
 from gradscope.repair.write.cycles import loops_around
-from gradscope.repair.write.spelling import can_repeat, infinity
 from gradscope.repair.write.splice import before, commented, keyword, whole_lines
 from gradscope.repair.write.statements import within
 from gradscope.source import definition

@@ -11,8 +11,15 @@ from gradscope.ops.dtypes import Margin, eps_for
 from gradscope.ops.edges import Nature
 from gradscope.ops.patterns import EPSILON
 from gradscope.repair.write import limits
-from gradscope.repair.write.culprit import Candidate, Culprit
-from gradscope.repair.write.spelling import can_repeat, filled, is_count, on_edges, operand_of
+from gradscope.repair.write.culprit import (
+    Candidate,
+    Culprit,
+    can_repeat,
+    filled,
+    is_count,
+    on_edges,
+    operand_of,
+)
 from gradscope.repair.write.statements import for_all_readers
 from gradscope.repair.write.uses import Uses
 from gradscope.rules.reading import evidence

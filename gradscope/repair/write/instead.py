@@ -10,11 +10,10 @@ from gradscope.ops import Edge
 from gradscope.ops.dtypes import eps_for
 from gradscope.ops.patterns import EPSILON
 from gradscope.ops.requirements import INDEXING
-from gradscope.repair.write.culprit import Candidate, Culprit, Ways
+from gradscope.repair.write.culprit import Candidate, Culprit, Ways, can_repeat, on_edges
 from gradscope.repair.write.ends import MODULES, layer, left_away, renamed
 from gradscope.repair.write.initial import drawn
 from gradscope.repair.write.reading import atom
-from gradscope.repair.write.spelling import can_repeat, on_edges
 from gradscope.repair.write.splice import keyword
 from gradscope.repair.write.statements import block_of, for_all_readers, without_last
 from gradscope.repair.write.uses import given_to, returned

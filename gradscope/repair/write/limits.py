@@ -5,9 +5,8 @@ import ast
 from collections.abc import Iterator
 
 from gradscope.facts import Edit
-from gradscope.repair.write.culprit import Candidate, Culprit
+from gradscope.repair.write.culprit import MOVES, Candidate, Culprit
 from gradscope.repair.write.reading import Reading
-from gradscope.repair.write.spelling import MOVES
 from gradscope.repair.write.splice import before
 from gradscope.repair.write.statements import for_all_readers
 from gradscope.rules.wording import proposals

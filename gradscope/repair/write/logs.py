@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from gradscope.ops.patterns import EPSILON
+from gradscope.repair.write.culprit import MOVES
 from gradscope.repair.write.forms import fit, in_form
 from gradscope.repair.write.normal import log_between, log_cdf, log_written
 from gradscope.repair.write.reading import Reading, Rebound, atom, negative, term
-from gradscope.repair.write.spelling import MOVES
 from gradscope.source.arguments import Spelled, plainly, spelled
 
 JOINS = frozenset("cat concat concatenate hstack stack vstack".split())

@@ -11,12 +11,21 @@ from gradscope.facts import requests as ask
 from gradscope.ops import Edge, Nature
 from gradscope.ops.traits import Trait, discards, has
 from gradscope.repair.write.branches import by_branch
-from gradscope.repair.write.culprit import Candidate, Culprit, NoTorch, Unpatchable, moved
+from gradscope.repair.write.culprit import (
+    Candidate,
+    Culprit,
+    NoTorch,
+    Unpatchable,
+    can_repeat,
+    filled,
+    infinity,
+    moved,
+    on_edges,
+)
 from gradscope.repair.write.distributions import squashed
 from gradscope.repair.write.forms import fit
 from gradscope.repair.write.guards import guarded
 from gradscope.repair.write.reading import Reading, atom
-from gradscope.repair.write.spelling import can_repeat, filled, infinity, on_edges
 from gradscope.repair.write.training import optimizer_eps
 from gradscope.repair.write.uses import given_to, returned
 from gradscope.rules.reading import evidence

@@ -8,8 +8,7 @@ from dataclasses import replace
 from keyword import iskeyword
 
 from gradscope.ops import lookup
-from gradscope.repair.write.culprit import ATOMS, Candidate, Culprit
-from gradscope.repair.write.spelling import LONGEST_TWICE, MOVES
+from gradscope.repair.write.culprit import ATOMS, LONGEST_TWICE, MOVES, Candidate, Culprit
 from gradscope.repair.write.splice import before
 from gradscope.source import Source
 from gradscope.source.arguments import ARGUMENTS, called, canonical

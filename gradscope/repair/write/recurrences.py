@@ -9,10 +9,9 @@ import ast
 from collections.abc import Iterator
 
 from gradscope.dataclass import dataclass
-from gradscope.repair.write.culprit import Candidate, Culprit
+from gradscope.repair.write.culprit import MOVES, Candidate, Culprit, can_repeat
 from gradscope.repair.write.logs import log_of, scaling
 from gradscope.repair.write.reading import Reading, Rebound
-from gradscope.repair.write.spelling import MOVES, can_repeat
 from gradscope.repair.write.splice import before
 from gradscope.repair.write.uses import Uses
 from gradscope.rules.wording import proposals

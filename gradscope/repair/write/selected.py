@@ -6,8 +6,15 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from gradscope.facts import requests as ask
-from gradscope.repair.write.culprit import Candidate, Culprit, Ways
-from gradscope.repair.write.spelling import can_repeat, filled, infinity, operand_of
+from gradscope.repair.write.culprit import (
+    Candidate,
+    Culprit,
+    Ways,
+    can_repeat,
+    filled,
+    infinity,
+    operand_of,
+)
 from gradscope.repair.write.splice import after, keyword
 from gradscope.repair.write.uses import Uses
 from gradscope.rules.wording import proposals

@@ -11,10 +11,9 @@ from gradscope.facts import Flat
 from gradscope.facts import requests as ask
 from gradscope.repair.write import ends, recurrences
 from gradscope.repair.write.composites import FORMS, Form
-from gradscope.repair.write.culprit import Candidate, Culprit, Ways
+from gradscope.repair.write.culprit import Candidate, Culprit, Ways, can_repeat
 from gradscope.repair.write.forms import in_form
 from gradscope.repair.write.reading import Reading, atom
-from gradscope.repair.write.spelling import can_repeat
 from gradscope.repair.write.splice import keyword
 from gradscope.repair.write.statements import left_over
 from gradscope.repair.write.uses import calls_around, reads_of_argument, returned

@@ -6,9 +6,8 @@ from gradscope.facts import Edit
 from gradscope.facts import requests as ask
 from gradscope.ops.edges import Nature
 from gradscope.ops.predicates import points_of
-from gradscope.repair.write.culprit import Culprit, Ways
+from gradscope.repair.write.culprit import Culprit, Ways, can_repeat, filled, operand_of
 from gradscope.repair.write.reading import atom
-from gradscope.repair.write.spelling import can_repeat, filled, operand_of
 from gradscope.repair.write.splice import before
 from gradscope.source.arguments import ARGUMENTS, spelled
 from gradscope.source.scopes import Comprehension

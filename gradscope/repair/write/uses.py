@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from gradscope.repair.write.spelling import MOVES
+from gradscope.repair.write.culprit import MOVES
 from gradscope.source import Source, binding, definition, holds
 from gradscope.source.arguments import arguments_of, called, parameter_of, spelled
 from gradscope.source.meaning import reads_of
