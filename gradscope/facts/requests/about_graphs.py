@@ -72,6 +72,12 @@ class Allow(Request):
     """What autograd allows, in the place of what it refused."""
 
 
+class OfName(Allow):
+    """Of the tensor that the program calls `name`."""
+
+    name: str
+
+
 class RunOnce(Allow):
     """Call what is checkpointed at a place as it is, without computing it again in backward."""
 
@@ -176,16 +182,12 @@ class LeafAtLast(Allow):
     """Make what is to learn a leaf once it is computed."""
 
 
-class RetainGradient(Allow):
+class RetainGradient(OfName):
     """Have backward keep the gradient of `name`, which is no leaf."""
 
-    name: str
 
-
-class CopyLeaf(Allow):
+class CopyLeaf(OfName):
     """Write into a copy of the leaf `name`."""
-
-    name: str
 
 
 class ReduceLoss(Allow):
@@ -225,22 +227,16 @@ class WithFloats(Allow):
     """Make numbers with a fraction of what is to have a gradient."""
 
 
-class DetachForArray(Allow):
+class DetachForArray(OfName):
     """Let NumPy read the values of `name` alone, without its graph."""
 
-    name: str
 
-
-class DetachInstead(Allow):
+class DetachInstead(OfName):
     """Cut `name` off from its graph, where it is told to require no gradient."""
 
-    name: str
 
-
-class WriteIntoParameter(Allow):
+class WriteIntoParameter(OfName):
     """Write the values into the parameter `name`, and leave it in its place."""
-
-    name: str
 
 
 class ByMagnitude(Allow):
@@ -260,10 +256,8 @@ class SetSparse(Allow):
     layers: tuple[Location, ...]
 
 
-class DifferentiateBy(Allow):
+class DifferentiateBy(OfName):
     """Ask for the gradient of the tensor `name`."""
-
-    name: str
 
 
 class HandOver(Allow):

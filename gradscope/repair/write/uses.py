@@ -81,14 +81,13 @@ class Uses:
         if found.name in MOVES and node in found.positional[:1]:
             self._follow(call)
             return
-        function = self.callee(call)
-        parameter = parameter_of(function, call, node) if function is not None else None
-        if function is None or parameter is None:
+        given = self.parameter(call, node)
+        if given is None:
             self.readers.append(node)
-        elif (function, parameter) not in self._given_to:
-            self._given_to.append((function, parameter))
-            first = function.body[0]
-            for read in self._reads(first, parameter):
+        elif given not in self._given_to:
+            self._given_to.append(given)
+            function, parameter = given
+            for read in self._reads(function.body[0], parameter):
                 if self.source.nodes.scope(read).before(parameter, (read.lineno, 0)) > 1:
                     raise Lost  # it has been given something else
                 self._follow(read)
@@ -195,14 +194,13 @@ class Uses:
             if isinstance(above, ast.Attribute) or read in self._seen:  # `net.parameters()`
                 continue
             self._seen.add(read)
-            function = parameter = None
+            given = None
             if isinstance(above, ast.Call) and read in above.args:
-                function = self.callee(above)
-                parameter = parameter_of(function, above, read) if function is not None else None
-            if function is None or parameter is None:
+                given = self.parameter(above, read)
+            if given is None:
                 yield self._call_of(read)
             else:
-                yield from self._calls_by(function.body[0], parameter)
+                yield from self._calls_by(given[0].body[0], given[1])
 
     def _calls_of_attribute(
         self, name: str, owner: ast.ClassDef | None = None
@@ -241,6 +239,12 @@ class Uses:
         if not isinstance(made, ast.Call) or not isinstance(made.func, ast.Name):
             return None
         return method_of(self._defined(made.func), "forward", "__call__")
+
+    def parameter(self, call: ast.Call, node: ast.expr) -> tuple[ast.FunctionDef, str] | None:
+        """The function of this file that a call gives an argument, and its parameter for that."""
+        function = self.callee(call)
+        name = parameter_of(function, call, node) if function is not None else None
+        return (function, name) if function is not None and name is not None else None
 
     def calls_of_given(self, module: ast.expr) -> Iterator[ast.Call] | None:
         """The calls of a module that a function or class of this file is given where it is built;
@@ -373,10 +377,9 @@ def returned(source: Source, call: ast.Call) -> ast.expr | None:
 
 def reads_of_argument(source: Source, call: ast.Call, value: ast.expr) -> list[ast.Name]:
     """Where the function of this file that a call gives a value reads it."""
-    function = Uses(source).callee(call)
-    name = parameter_of(function, call, value) if function is not None else None
-    if function is None or name is None:
+    if (given := Uses(source).parameter(call, value)) is None:
         return []
+    function, name = given
     reads = source.nodes.scope(function.body[0]).owner(name).reads.get(name, ())
     return [one for one in reads if argument_of(source, one) is value]
 
