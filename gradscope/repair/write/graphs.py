@@ -151,7 +151,8 @@ def after_update(culprit: Culprit, request: ask.ComputeAfterUpdate) -> Ways:
     lines = lines_of(request.calls, request.backward)
     found = [one for one in block[: block.index(update)] if is_on(one, lines)]
     assigned = [one for one in found if isinstance(one, ast.Assign)]
-    branches = [one for one in found if isinstance(one, ast.If) and _gives_alone(one)]
+    branches = [one for one in found if isinstance(one, ast.If) and not one.orelse]
+    branches = [one for one in branches if all(isinstance(each, ast.Assign) for each in one.body)]
     if not found or len(assigned) + len(branches) < len(found):
         return
     kept = [one for one in block[: block.index(update) + 1] if one not in found]
@@ -161,11 +162,6 @@ def after_update(culprit: Culprit, request: ask.ComputeAfterUpdate) -> Ways:
     if edits := after(source, update, *(commented(source, one) for one in found)):
         gone = [*not_needed(assigned, kept), *branches]
         yield [*edits, *(dropped(source, one) for one in gone)]
-
-
-def _gives_alone(branch: ast.If) -> bool:
-    """Whether all that a condition does is to give names a value."""
-    return not branch.orelse and all(isinstance(one, ast.Assign) for one in branch.body)
 
 
 def retained(culprit: Culprit, request: ask.KeepGraph) -> Ways:

@@ -91,9 +91,8 @@ def without(culprit: Culprit, request: ask.WithoutNorm) -> Ways:
         return
     zeroed = node_at(source, normed.beside) if normed.beside.file == source.file else None
     is_made_there = isinstance(layer, ast.Call)
-    if not is_made_there and any(
-        one not in _around(source, zeroed) for one in _loops(source, call)
-    ):
+    loops = [one for one in _around(source, call) if isinstance(one, _LOOPS)]
+    if not is_made_there and not {*loops} <= {*_around(source, zeroed)}:
         return  # the other layers of the loop may go on as they are
     statement, text = source.parents[call], source.of(layer)
     tests = [] if is_made_there else [*_conditions(source, zeroed, call)]
@@ -129,10 +128,6 @@ def _around(source: Source, node: ast.AST | None) -> list[ast.AST]:
         lambda one: not isinstance(one, ast.FunctionDef), ancestors(source, node) if node else ()
     )
     return list(found)
-
-
-def _loops(source: Source, call: ast.expr) -> list[ast.AST]:
-    return [one for one in _around(source, call) if isinstance(one, _LOOPS)]
 
 
 def _conditions(

@@ -39,7 +39,7 @@ def in_logarithms(culprit: Culprit) -> Iterator[Candidate]:
             try:
                 _rewrite(read, scope)
             except NoProduct as none:
-                carried -= {none.name}
+                carried -= {*none.args}
                 continue
             except Rebound:
                 break
@@ -54,10 +54,6 @@ def in_logarithms(culprit: Culprit) -> Iterator[Candidate]:
 
 class NoProduct(Exception):
     """What a name is given, or used for, has no logarithm that is known."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(name)
-        self.name = name
 
 
 def _carried(culprit: Culprit, scope: Scope) -> frozenset[str]:

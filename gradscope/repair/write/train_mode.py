@@ -106,9 +106,11 @@ def statistics_followed(culprit: Culprit, request: ask.FollowStatistics) -> Ways
     source, stale, place = culprit.source, request.stale, culprit.statement
     if place is None or stale.written_at is None or not (stale.own and stale.other):
         return
-    around = [place, *(one for one in ancestors(source, place) if isinstance(one, ast.stmt))]
+    around = (place, *ancestors(source, place))
     loop = next((one for one in around if isinstance(one, ast.For)), None)
-    loop = loop if loop is not None and _goes_through_parameters(loop) else None
+    goes_through = {called(one) for one in parts(loop and loop.iter, ast.Call)}
+    if goes_through.isdisjoint(("parameters", "named_parameters")):
+        loop = None
     match loop:
         case ast.For(
             target=ast.Tuple(elts=[ast.Name(), ast.Name()] as names),
@@ -124,11 +126,6 @@ def statistics_followed(culprit: Culprit, request: ask.FollowStatistics) -> Ways
             pairs = f"zip({stale.own}.buffers(), {stale.other}.buffers())"
             lines = f"for own, other in {pairs}:", "    own.copy_(other)"
     yield after(source, loop or place, *lines)
-
-
-def _goes_through_parameters(loop: ast.For) -> bool:
-    calls = parts(loop.iter, ast.Call)
-    return any(called(one) in ("parameters", "named_parameters") for one in calls)
 
 
 def _mode_set(

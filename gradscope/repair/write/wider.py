@@ -182,7 +182,7 @@ def _entering(source: Source, *nodes: ast.AST | None) -> Iterator[ast.expr]:
                 yield node
 
 
-_LIKE = ("zeros_like", "ones_like", "full_like", "empty_like")
+_MAKE = ("zeros_like", "ones_like", "full_like", "empty_like", "clone")
 _OF_PARAMETERS = ("grad", "data")  # attributes of torch's: they keep the dtype of their parameter
 
 
@@ -239,7 +239,7 @@ class _Value:
         if node in self._seen:
             return
         self._seen.add(node)
-        if key and isinstance(node, ast.Call) and _makes(self.source, node):
+        if key and isinstance(node, ast.Call) and spelled(self.source, node).name in _MAKE:
             self.makers[node] = key
             return
         if isinstance(node, ast.expr) and _is_gradient(node):
@@ -303,15 +303,12 @@ def _written(source: Source) -> Iterator[tuple[ast.expr, ast.expr]]:
         yield one.target, one.value
     for call in source.nodes.every(ast.Call):
         held: ast.expr = call
-        while isinstance(held, ast.Call) and _is_method_in_place(held):
-            assert isinstance(held.func, ast.Attribute)
+        while isinstance(held, ast.Call) and isinstance(held.func, ast.Attribute):
+            if not is_in_place(held):
+                break
             held = held.func.value
         if held is not call:
             yield from ((held, one) for one in call.args)
-
-
-def _is_method_in_place(call: ast.Call) -> bool:
-    return isinstance(call.func, ast.Attribute) and is_in_place(call)
 
 
 def _key(node: ast.AST) -> str | None:
@@ -329,10 +326,6 @@ def _key(node: ast.AST) -> str | None:
         case ast.Attribute(attr=name) if name not in _OF_PARAMETERS:
             return name
     return None
-
-
-def _makes(source: Source, call: ast.Call) -> bool:
-    return spelled(source, call).name in (*_LIKE, "clone")
 
 
 def _is_gradient(node: ast.expr) -> bool:
