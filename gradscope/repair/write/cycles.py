@@ -15,7 +15,7 @@ from gradscope.repair.write.splice import (
     moved_before,
     whole_lines,
 )
-from gradscope.repair.write.statements import block_of, dropped, node_at
+from gradscope.repair.write.statements import block_of, dropped, enclosing, node_at
 from gradscope.repair.write.training import rate_of, target_of
 from gradscope.repair.write.uses import Uses, calls_around
 from gradscope.rules.wording import proposals
@@ -330,14 +330,7 @@ def moved(
 
 def loops_around(source: Source, what: ast.stmt | None) -> list[ast.For | ast.While]:
     """Those around a statement in its function, the innermost first."""
-    if what is None:
-        return []
-    function = source.nodes.function(what)
-    return [
-        one
-        for one in ancestors(source, what)
-        if isinstance(one, ast.For | ast.While) and source.nodes.function(one) is function
-    ]
+    return [one for one in enclosing(source, what) if isinstance(one, ast.For | ast.While)]
 
 
 def _is_repeated(source: Source, loops: Sequence[ast.stmt]) -> bool:

@@ -3,7 +3,6 @@ from other numbers, and the last one keeps its zeros, so that the product is 0 a
 several layers in a row, which one call or one loop has filled (GS403)."""
 
 import ast
-import itertools
 import re
 from collections.abc import Iterator, Sequence
 
@@ -13,7 +12,7 @@ from gradscope.repair.write.culprit import Candidate, Culprit
 from gradscope.repair.write.initial import RELU, SMALL, Filling, away_from_zero, by_init, filling_of
 from gradscope.repair.write.parameters import HOLDERS
 from gradscope.repair.write.splice import after
-from gradscope.repair.write.statements import body_of, left_out
+from gradscope.repair.write.statements import body_of, enclosing, left_out
 from gradscope.repair.write.uses import Uses
 from gradscope.source import Source
 from gradscope.source.arguments import called
@@ -156,10 +155,8 @@ def _over_last(culprit: Culprit, node: ast.expr, factor: ask.ZeroFactor) -> tupl
     """`for one in self.net[-1].modules()` for `for one in self.net.modules()`, and
     `self.net[-1:]` for `self.net`, of the innermost loop that goes through the layers."""
     source, loops = culprit.source, list[_Loop]()
-    for around in itertools.takewhile(
-        lambda one: not isinstance(one, ast.FunctionDef), ancestors(source, node)
-    ):
-        loops += [around] if isinstance(around, ast.For) else getattr(around, "generators", [])
+    for one in enclosing(source, node):
+        loops += [one] if isinstance(one, ast.For) else getattr(one, "generators", [])
     for at, loop in enumerate(loops):
         for holder in parts(loop.iter, ast.expr):
             last = _led_from(source, holder, loops[at + 1 :], factor)

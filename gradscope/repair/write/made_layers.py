@@ -2,17 +2,15 @@
 and one that starts at 0 without the norm of its weight."""
 
 import ast
-import itertools
 from collections.abc import Iterator
 
 from gradscope.facts import Edit
 from gradscope.facts import requests as ask
 from gradscope.repair.write.culprit import Culprit, Ways
-from gradscope.repair.write.statements import left_out, node_at, within
+from gradscope.repair.write.statements import enclosing, left_out, node_at, within
 from gradscope.source import Source
 from gradscope.source.arguments import argument, arguments_of
 from gradscope.source.repetitions import is_repeated
-from gradscope.source.spans import ancestors
 from gradscope.source.tree import names_in, parts
 
 
@@ -91,8 +89,8 @@ def without(culprit: Culprit, request: ask.WithoutNorm) -> Ways:
         return
     zeroed = node_at(source, normed.beside) if normed.beside.file == source.file else None
     is_made_there = isinstance(layer, ast.Call)
-    loops = [one for one in _around(source, call) if isinstance(one, _LOOPS)]
-    if not is_made_there and not {*loops} <= {*_around(source, zeroed)}:
+    loops = [one for one in enclosing(source, call) if isinstance(one, _LOOPS)]
+    if not is_made_there and not {*loops} <= {*enclosing(source, zeroed)}:
         return  # the other layers of the loop may go on as they are
     statement, text = source.parents[call], source.of(layer)
     tests = [] if is_made_there else [*_conditions(source, zeroed, call)]
@@ -122,22 +120,14 @@ def _layer(culprit: Culprit, call: ast.expr | None, norm: ast.expr | None) -> as
     return None if isinstance(layer, ast.Starred) else layer
 
 
-def _around(source: Source, node: ast.AST | None) -> list[ast.AST]:
-    """What is around a node in its function."""
-    found = itertools.takewhile(
-        lambda one: not isinstance(one, ast.FunctionDef), ancestors(source, node) if node else ()
-    )
-    return list(found)
-
-
 def _conditions(
     source: Source, zeroed: ast.AST | None, call: ast.expr
 ) -> Iterator[tuple[ast.expr, bool]]:
     """On what it hangs that the weight is set to 0, where the layer is normalised in any case."""
-    beside, below = _around(source, call), zeroed
+    beside, below = enclosing(source, call), zeroed
     if zeroed is None or source.nodes.function(zeroed) is not source.nodes.function(call):
         return
-    for one in _around(source, zeroed):
+    for one in enclosing(source, zeroed):
         if isinstance(one, ast.If) and one not in beside:
             yield one.test, below in one.body
         below = one

@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import takewhile
 
 from gradscope.facts import Call, Edit, Location
 from gradscope.repair.write.culprit import Culprit
@@ -45,6 +46,14 @@ def block_of(source: Source, statement: ast.stmt) -> list[ast.stmt]:
         if isinstance(block, list) and statement in block:
             return block
     return [statement]
+
+
+def enclosing(source: Source, node: ast.AST | None) -> list[ast.AST]:
+    """What is around a node in its function, the innermost first."""
+    if node is None:
+        return []
+    function = source.nodes.function(node)
+    return [*takewhile(lambda one: one is not function, ancestors(source, node))]
 
 
 def lines_of(calls: Iterable[Call], near: Location) -> set[int]:
