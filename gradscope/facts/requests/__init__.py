@@ -1,7 +1,7 @@
 """What a rule asks a repair for: a change, and the facts that tell where and how.
 
 Each is a class of its own. `rules/wording/proposals` says what it is called, and what it looks like
-in code; `repair/write/propose` which function writes it."""
+in code; the function of `repair/write` whose `request` is said to be of that class writes it."""
 
 from gradscope.facts.requests.about_graphs import *
 from gradscope.facts.requests.about_training import *

@@ -12,7 +12,7 @@ from gradscope.repair.write.reading import factor
 from gradscope.repair.write.statements import body_of, last_returned
 from gradscope.repair.write.uses import method_of
 from gradscope.source import Source
-from gradscope.source.arguments import called, spelled
+from gradscope.source.arguments import called
 from gradscope.source.spans import alike
 from gradscope.source.tree import covers, last_name, names_in, parts
 
@@ -145,7 +145,7 @@ def hooked(culprit: Culprit, request: ask.HookBackward) -> Ways:
     made = [f"out = {text}"]
     if isinstance(value, ast.Name):
         made = [f"out = {text}.view_as({text})"]
-    elif not isinstance(value, ast.BinOp) and spelled(source, value).name not in _ANEW:
+    elif not isinstance(value, ast.BinOp) and last_name(getattr(value, "func", None)) not in _ANEW:
         made += ["out = out.view_as(out)"]
     indent = f"{source.newline}{source.indent(returns[0].lineno)}"
     lines = (*made, "if out.requires_grad:", f"    out.register_hook({self_}.backward)")
@@ -212,7 +212,7 @@ def _as_operand(text: str, template: str, slot: str) -> str:
 def _without_mean(culprit: Culprit, node: ast.expr) -> str | None:
     """The text of an expression without the one mean (or sum) in it, and what spreads that again:
     `2 * e` of `2 * e.mean().expand_as(x)`. None where there is none, or several."""
-    averaged = {one: _averaged(culprit.source, one) for one in parts(node, ast.expr)}
+    averaged = {one: _averaged(one) for one in parts(node, ast.expr)}
     chains = [one for one, inner in averaged.items() if inner is not None]
     inside = {below for one in chains for below in ast.walk(one) if below is not one}
     outer = [one for one in chains if one not in inside]
@@ -223,12 +223,16 @@ def _without_mean(culprit: Culprit, node: ast.expr) -> str | None:
     return culprit.source.written(node, {outer[0]: kept})
 
 
-def _averaged(source: Source, node: ast.expr) -> ast.expr | None:
+def _averaged(node: ast.expr) -> ast.expr | None:
     """`e` of `e.mean().expand_as(x)` and of `torch.mean(e)`."""
-    found = spelled(source, node)
-    while found.name in _SPREADS:
-        found = spelled(source, found.first)
-    return found.first if found.name in _MEANS else None
+    match node:
+        case ast.Call(ast.Attribute(ast.Name("torch"), name), args) if name in _MEANS:
+            return args[0] if args else None
+        case ast.Call(ast.Attribute(owner, name)) if name in _MEANS:
+            return owner
+        case ast.Call(ast.Attribute(owner, name)) if name in _SPREADS:
+            return _averaged(owner)
+    return None
 
 
 def exchanged(culprit: Culprit, request: ask.Exchange) -> Iterator[Candidate]:

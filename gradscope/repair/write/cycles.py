@@ -344,15 +344,12 @@ def _is_repeated(source: Source, loops: Sequence[ast.stmt]) -> bool:
 
 def _last_turn(source: Source, loop: ast.For) -> str | None:
     """`i + 1 == len(loader)`: whether a turn of the loop is its last one."""
-    call, target = loop.iter, loop.target
-    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or not call.args:
-        return None
-    if call.func.id == "range" and isinstance(target, ast.Name) and len(call.args) == 1:
-        return f"{target.id} + 1 == {source.of(call.args[0])}"
-    if call.func.id != "enumerate" or not isinstance(target, ast.Tuple):
-        return None
-    start = argument(call, "start", 1)
-    index, total = source.of(target.elts[0]), f"len({source.of(call.args[0])})"
-    if start is None or (isinstance(start, ast.Constant) and start.value == 0):
-        return f"{index} + 1 == {total}"
-    return f"{index} == {total}" if isinstance(start, ast.Constant) and start.value == 1 else None
+    match loop:
+        case ast.For(ast.Name(index), ast.Call(ast.Name("range"), [turns])):
+            return f"{index} + 1 == {source.of(turns)}"
+        case ast.For(ast.Tuple([at, *_]), ast.Call(ast.Name("enumerate"), [items, *_]) as call):
+            start = argument(call, "start", 1) or ast.Constant(0)
+            index, total = source.of(at), f"len({source.of(items)})"
+            by_start = {0: f"{index} + 1 == {total}", 1: f"{index} == {total}"}
+            return by_start.get(getattr(start, "value", -1))
+    return None

@@ -125,7 +125,7 @@ def _past_the_choice(culprit: Culprit) -> Iterator[Candidate]:
 def copied(culprit: Culprit, request: ask.CopyBeforeWriting) -> Iterator[Candidate]:
     """`h = h.clone()` before `h.data[mask] = 0.0`, and that without the `.data`."""
     source, written = culprit.source, culprit.statement
-    for node in parts(written, ast.Attribute):
+    for node in sorted(parts(written, ast.Attribute), key=source.extent):
         if node.attr == "data" and isinstance(node.value, ast.Name):
             name = node.value.id
             copy = before(source, written, f"{name} = {name}.clone()")

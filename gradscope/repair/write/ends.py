@@ -358,14 +358,12 @@ def _of_values(culprit: Culprit, uses: Uses) -> Iterator[ast.expr]:
 
 def _is_for_indices(culprit: Culprit, call: ast.AST) -> bool:
     """`output.max(1)[1]`, `output.max(1).indices`, `_, best = output.max(1)`."""
-    above = culprit.source.parents[call]
-    if isinstance(above, ast.Subscript):
-        return isinstance(above.slice, ast.Constant) and above.slice.value == 1
-    if isinstance(above, ast.Attribute):
-        return above.attr == "indices"
-    target = above.targets[0] if isinstance(above, ast.Assign) else None
-    first = target.elts[0] if isinstance(target, ast.Tuple) else None
-    return isinstance(first, ast.Name) and first.id == "_"
+    match culprit.source.parents[call]:
+        case ast.Subscript(slice=ast.Constant(1)) | ast.Attribute(attr="indices"):
+            return True
+        case ast.Assign(targets=[ast.Tuple(elts=[ast.Name("_"), *_]), *_]):
+            return True
+    return False
 
 
 def _logarithm_of(culprit: Culprit, reader: ast.expr) -> tuple[ast.expr | None, bool]:

@@ -110,11 +110,10 @@ def _without_rows(culprit: Culprit, table: ast.expr) -> Iterator[Candidate]:
 
 def _is_of_columns(source: Source, node: ast.expr) -> bool:
     """`data[:, 3]`: all rows."""
-    part = source.parents[node]
-    if not isinstance(part, ast.Subscript) or not isinstance(part.slice, ast.Tuple):
-        return False
-    rows = part.slice.elts[0]
-    return isinstance(rows, ast.Slice) and not (rows.lower or rows.upper or rows.step)
+    match source.parents[node]:
+        case ast.Subscript(slice=ast.Tuple(elts=[ast.Slice(None, None, None), *_])):
+            return True
+    return False
 
 
 def _by_mask(culprit: Culprit) -> Iterator[Candidate]:
