@@ -333,8 +333,7 @@ def _with_fixes(
     findings = repaired(
         seen,
         findings,
-        again.patched,
-        rerun_with=again.changed,
+        again.changed,
         verify=verify,
         budget=again.budget,
         stages=again.stages,

@@ -26,8 +26,8 @@ from gradscope.writing import Changed, Content, write_together
 
 MOST_ROUNDS = 8
 
-Run = Callable[[Mapping[str, str], range | None, float | None], Trace]  # patches, steps, seconds
-RunWith = Callable[[Setup, range, float, Mapping[str, str]], Trace]  # after a setup
+# Patches; steps, seconds and a setup as for `Rerun`, None for the whole program.
+Run = Callable[[Mapping[str, str], range | None, float | None, Setup | None], Trace]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Applied:
 
 @dataclass
 class Repaired:
-    """What `fix_all` arrived at. `texts` are whole files by path; nothing is written yet."""
+    """What `Rounds` arrived at. `texts` are whole files by path; nothing is written yet."""
 
     sources: dict[str, Source] = field(default_factory=dict)
     texts: dict[str, str] = field(default_factory=dict)
@@ -61,11 +61,6 @@ class Repaired:
         """How often the program was run."""
         return 1 + self.budget.runs
 
-    def is_applied(self, finding: Finding) -> bool:
-        """Whether a fix of the last round is for it."""
-        last = (one.finding for one in self.applied if one.round == self.rounds)
-        return any((one.rule, one.location) == (finding.rule, finding.location) for one in last)
-
     @property
     def as_patched(self) -> Mapping[str, Source]:
         """The files as they stand by now, by their real path."""
@@ -75,136 +70,162 @@ class Repaired:
     def patch(self) -> str:
         return "".join(unified(self.sources[path], text) for path, text in self.texts.items())
 
+    def note_interrupt(self) -> None:
+        if self.budget.interrupted:
+            raise KeyboardInterrupt  # the second one
+        self.interrupted = self.is_over = True
 
-def fix_all(
-    rerun: Run,
-    *,
-    may_apply: Callable[[Fix], bool],
-    rerun_with: RunWith | None = None,
-    config: Config | None = None,
-    budget: Budget | None = None,
-    stages: Stages | None = None,
-    tell: Callable[[str], None] = lambda line: None,
-    ranks: Ranks | None = None,
-    follow: Callable[[], Repaired | None] = lambda: None,
-) -> Repaired:
+    def note_unseen(self, effect: Effect) -> None:
+        self.unseen, self.is_over = effect, True
+        self.left = tuple(one for one in self.left if not self._is_applied(one))
+
+    def _is_applied(self, finding: Finding) -> bool:
+        """Whether a fix of the last round is for it."""
+        last = (one.finding for one in self.applied if one.round == self.rounds)
+        return any((one.rule, one.location) == (finding.rule, finding.location) for one in last)
+
+    def with_edits(self, path: str, edits: set[Edit]) -> str | None:
+        """The file's text of this round with all the edits; None where two of them overlap."""
+        source = self.sources.setdefault(path, read(path))
+        try:
+            return spliced(replace(source, text=self.texts.get(path, source.text)), edits)
+        except ValueError:
+            return None
+
+
+@dataclass
+class Rounds:
     """Repair the program that `rerun` runs. Each round traces it with the patches found so far and
-    applies every fix that `may_apply` allows; the last round shows what they led to. The budget
-    is for all rounds together. Ctrl-C ends the work with the fixes that were verified by then; a
-    second one raises KeyboardInterrupt.
+    applies every fix that `may_apply` allows, of which `tell` is told; the last round shows what
+    they led to. The budget of the `state` is for all rounds together.
 
     Of several `ranks` all run the program; one makes the round, and the others `follow` it, and go
     on from where it has come.
     """
-    state = Repaired(budget=budget or Budget())
-    config, stages = config or Config(), stages or Stages()
-    while not state.is_over:
-        seen = _seen(state, rerun, stages, ranks)
-        if ranks is not None and not _leads(ranks, state, seen, config):
-            state = replace(follow() or replace(state, is_over=True), budget=state.budget)
-            continue
-        if seen is not None and not state.is_over:
-            try:
-                _make_round(state, seen, rerun, rerun_with, may_apply, config, stages, tell)
-            except KeyboardInterrupt:
-                _note_interrupt(state)
-        if ranks is not None:
-            ranks.release(state)
-    return state
 
+    rerun: Run
+    may_apply: Callable[[Fix], bool]
+    config: Config = field(default_factory=Config)
+    stages: Stages = field(default_factory=Stages)
+    tell: Callable[[str], None] = lambda line: None
+    ranks: Ranks | None = None
+    follow: Callable[[], Repaired | None] = lambda: None
+    state: Repaired = field(default_factory=Repaired)
 
-def _seen(state: Repaired, rerun: Run, stages: Stages, ranks: Ranks | None) -> Trace | None:
-    """The program with all fixes so far; None where it could not run, and all is over."""
-    if ranks is not None:
-        ranks.leads = False  # in this run each is as good as the other
-    try:
-        stages.begin(Doing.RUNNING)
-        seen = rerun(state.texts, None, None)
-        if seen.ending.kind == "interrupted" and seen.ending.code is not None:
-            raise KeyboardInterrupt
-        return seen
-    except KeyboardInterrupt:
-        _note_interrupt(state)
-    except Hindered as hindered:
-        _note_unseen(state, hindered.effect)
-    return None
+    def made(self) -> Repaired:
+        """All of them. Ctrl-C ends the work with the fixes that were verified by then; a second one
+        raises KeyboardInterrupt."""
+        while not self.state.is_over:
+            seen = self._seen()
+            if self.ranks is not None and not self._leads(self.ranks, seen):
+                followed = self.follow() or replace(self.state, is_over=True)
+                self.state = replace(followed, budget=self.state.budget)
+                continue
+            if seen is not None and not self.state.is_over:
+                try:
+                    self._make_round(seen)
+                except KeyboardInterrupt:
+                    self.state.note_interrupt()
+            if self.ranks is not None:
+                self.ranks.release(self.state)
+        return self.state
 
+    def _seen(self) -> Trace | None:
+        """The program with all fixes so far; None where it could not run, and all is over."""
+        if self.ranks is not None:
+            self.ranks.leads = False  # in this run each is as good as the other
+        try:
+            self.stages.begin(Doing.RUNNING)
+            seen = self.rerun(self.state.texts, None, None, None)
+            if seen.ending.kind == "interrupted" and seen.ending.code is not None:
+                raise KeyboardInterrupt
+            return seen
+        except KeyboardInterrupt:
+            self.state.note_interrupt()
+        except Hindered as hindered:
+            self.state.note_unseen(hindered.effect)
+        return None
 
-def _note_interrupt(state: Repaired) -> None:
-    if state.budget.interrupted:
-        raise KeyboardInterrupt  # the second one
-    state.interrupted = state.is_over = True
-
-
-def _note_unseen(state: Repaired, effect: Effect) -> None:
-    state.unseen, state.is_over = effect, True
-    state.left = tuple(one for one in state.left if not state.is_applied(one))
-
-
-def _leads(ranks: Ranks, state: Repaired, seen: Trace | None, config: Config) -> bool:
-    """Whether this rank makes the round."""
-    share = Share(ranks.rank, Fate.CUT_SHORT, interrupted=state.interrupted, hindered=state.unseen)
-    if seen is not None:
-        share = share_of(ranks.share(seen), seen, config.thresholds)
-    ranked = ranks.agree(share)
-    hindered = next((one.hindered for one in ranked.all if one.hindered is not None), None)
-    if hindered is not None:
-        _note_unseen(state, hindered)
-    if any(one.interrupted for one in ranked.all):
-        state.interrupted = state.is_over = True
-    return ranks.leads
-
-
-def _make_round(
-    state: Repaired,
-    seen: Trace,
-    rerun: Run,
-    rerun_with: RunWith | None,
-    may_apply: Callable[[Fix], bool],
-    config: Config,
-    stages: Stages,
-    tell: Callable[[str], None],
-) -> None:
-    """Judge what the last fixes led to, and apply those that it asks for."""
-
-    def repair(seen: Trace, findings: Findings) -> tuple[Findings, LeftOut]:
-        def patched(patches: Mapping[str, str], steps: range, limit: float) -> Trace:
-            return rerun({**state.texts, **patches}, steps, limit)
-
-        def changed(setup: Setup, steps: range, limit: float, patches: Mapping[str, str]) -> Trace:
-            assert rerun_with is not None
-            return rerun_with(setup, steps, limit, {**state.texts, **patches})
-
-        tried = repaired(
-            seen,
-            findings,
-            patched,
-            rerun_with=changed if rerun_with is not None else None,
-            budget=state.budget,
-            stages=stages,
-            overlay=state.as_patched,
+    def _leads(self, ranks: Ranks, seen: Trace | None) -> bool:
+        """Whether this rank makes the round."""
+        state = self.state
+        share = Share(
+            ranks.rank, Fate.CUT_SHORT, interrupted=state.interrupted, hindered=state.unseen
         )
-        return tried, ()
+        if seen is not None:
+            share = share_of(ranks.share(seen), seen, self.config.thresholds)
+        ranked = ranks.agree(share)
+        hindered = next((one.hindered for one in ranked.all if one.hindered is not None), None)
+        if hindered is not None:
+            state.note_unseen(hindered)
+        if any(one.interrupted for one in ranked.all):
+            state.interrupted = state.is_over = True
+        return ranks.leads
 
-    last = state.rounds == MOST_ROUNDS
-    stages.begin(Doing.DIAGNOSING)
-    report = conclude(
-        seen.target,
-        seen,
-        config,
-        about=lambda finding: finding.severity is Severity.ERROR,
-        repair=untouched if last else repair,
-        texts=state.as_patched,
-    )
-    state.trace, state.left, state.is_over = seen, report.findings, True
-    if last or not state.left:
-        return
-    state.interrupted = state.budget.interrupted
-    state.rounds += 1
-    if _apply(state, report.findings, may_apply, tell):
-        state.is_over = state.interrupted
-    else:
-        state.rounds -= 1
+    def _make_round(self, seen: Trace) -> None:
+        """Judge what the last fixes led to, and apply those that it asks for."""
+        state = self.state
+
+        def rerun(
+            patches: Mapping[str, str], steps: range, limit: float, setup: Setup | None
+        ) -> Trace:
+            return self.rerun({**state.texts, **patches}, steps, limit, setup)
+
+        def repair(seen: Trace, findings: Findings) -> tuple[Findings, LeftOut]:
+            tried = repaired(
+                seen,
+                findings,
+                rerun,
+                budget=state.budget,
+                stages=self.stages,
+                overlay=state.as_patched,
+            )
+            return tried, ()
+
+        last = state.rounds == MOST_ROUNDS
+        self.stages.begin(Doing.DIAGNOSING)
+        report = conclude(
+            seen.target,
+            seen,
+            self.config,
+            about=lambda finding: finding.severity is Severity.ERROR,
+            repair=untouched if last else repair,
+            texts=state.as_patched,
+        )
+        state.trace, state.left, state.is_over = seen, report.findings, True
+        if last or not state.left:
+            return
+        state.interrupted = state.budget.interrupted
+        state.rounds += 1
+        if self._apply(report.findings):
+            state.is_over = state.interrupted
+        else:
+            state.rounds -= 1
+
+    def _apply(self, findings: Iterable[Finding]) -> bool:
+        """Put this round's fixes into the texts; False where there was none to put in."""
+        state = self.state
+        edits: dict[str, set[Edit]] = {}
+        state.withheld = []
+        for finding in findings:
+            patches = [fix for fix in finding.fixes if fix.patch and fix.verified is not False]
+            allowed = (one for one in patches if self.may_apply(one))
+            fix = next((one for one in allowed if one.verified or not state.interrupted), None)
+            if fix is None:
+                # Without any patch, the first fix says why it has none.
+                best = (patches or finding.fixes)[:1]
+                state.withheld += [Applied(state.rounds, finding, one) for one in best]
+                continue
+            together = {path: set(made) for path, made in edits.items()}
+            for edit in fix.edits:
+                together.setdefault(os.path.realpath(edit.file), set()).add(edit)
+            if all(state.with_edits(path, made) is not None for path, made in together.items()):
+                edits = together
+                state.applied.append(Applied(state.rounds, finding, fix))
+                words = f"{fix.title} ({trials.verdict(fix)})"
+                self.tell(f"round {state.rounds}: {_place(finding)}: {words}")
+        state.texts |= {path: state.with_edits(path, made) or "" for path, made in edits.items()}
+        return bool(edits)
 
 
 def fix_target(
@@ -216,12 +237,14 @@ def fix_target(
     tell: Callable[[str], None] = lambda line: None,
     ranks: Ranks | None = None,
 ) -> Repaired:
-    """`fix_all` for a target. What the program prints is not shown: stdout is for the patch."""
+    """`Rounds` for a target. What the program prints is not shown: stdout is for the patch."""
     stages, spent = stages or Stages(), Budget(config.verify_time, config.verify_runs)
     options = RunOptions.configured(config)
     again: Again | None = None
 
-    def rerun(patches: Mapping[str, str], steps: range | None, limit: float | None) -> Trace:
+    def rerun(
+        patches: Mapping[str, str], steps: range | None, limit: float | None, setup: Setup | None
+    ) -> Trace:
         nonlocal again
         if again is None:
             progress = stages.progress(options.steps)
@@ -234,27 +257,14 @@ def fix_target(
         if steps is None or limit is None:
             kept.release()  # with the patches it is another run
             return look_closer(again.whole(patches), again, patches)[0]
-        return again.patched(patches, steps, limit)
-
-    def rerun_with(setup: Setup, steps: range, limit: float, patches: Mapping[str, str]) -> Trace:
-        assert again is not None
-        return again.changed(setup, steps, limit, patches)
+        return again.changed(patches, steps, limit, setup)
 
     def follow() -> Repaired | None:
         return None if again is None else again.follow()
 
     with Kept() as kept:
-        return fix_all(
-            rerun,
-            may_apply=may_apply,
-            rerun_with=rerun_with,
-            config=config,
-            budget=spent,
-            stages=stages,
-            tell=tell,
-            ranks=ranks,
-            follow=follow,
-        )
+        state = Repaired(budget=spent)
+        return Rounds(rerun, may_apply, config, stages, tell, ranks, follow, state).made()
 
 
 def policy(*, write: bool, unsafe: bool) -> Callable[[Fix], bool]:
@@ -286,45 +296,6 @@ def summary(state: Repaired) -> Iterator[str]:
         yield f"{lead}: {_place(held.finding)}: {held.fix.title} ({trials.verdict(held.fix)})"
     if any(held.fix.patch for held in state.withheld):
         yield "help: --unsafe applies what was withheld as well"
-
-
-def _apply(
-    state: Repaired,
-    findings: Iterable[Finding],
-    may_apply: Callable[[Fix], bool],
-    tell: Callable[[str], None],
-) -> bool:
-    """Put this round's fixes into the texts; False where there was none to put in."""
-    edits: dict[str, set[Edit]] = {}
-    state.withheld = []
-    for finding in findings:
-        patches = [fix for fix in finding.fixes if fix.patch and fix.verified is not False]
-        allowed = (one for one in patches if may_apply(one))
-        fix = next((one for one in allowed if one.verified or not state.interrupted), None)
-        if fix is None:
-            # Without any patch, the first fix says why it has none.
-            best = (patches or finding.fixes)[:1]
-            state.withheld += [Applied(state.rounds, finding, one) for one in best]
-            continue
-        together = {path: set(made) for path, made in edits.items()}
-        for edit in fix.edits:
-            together.setdefault(os.path.realpath(edit.file), set()).add(edit)
-        if all(_spliced(state, path, made) is not None for path, made in together.items()):
-            edits = together
-            state.applied.append(Applied(state.rounds, finding, fix))
-            tell(f"round {state.rounds}: {_place(finding)}: {fix.title} ({trials.verdict(fix)})")
-    state.texts |= {path: _spliced(state, path, made) or "" for path, made in edits.items()}
-    return bool(edits)
-
-
-def _spliced(state: Repaired, path: str, edits: set[Edit]) -> str | None:
-    """The file's text of this round with all the edits in it; None where two of them overlap."""
-    state.sources.setdefault(path, read(path))
-    base = state.texts.get(path, state.sources[path].text)
-    try:
-        return spliced(replace(state.sources[path], text=base), edits)
-    except ValueError:
-        return None
 
 
 def _place(finding: Finding) -> str:

@@ -39,9 +39,10 @@ from gradscope.facts import (
     Verified,
 )
 from gradscope.facts import requests as ask
+from gradscope.programs import NoAnswer
 from gradscope.repair import Budget, repaired
 from gradscope.repair.serve import without_contradiction
-from gradscope.rounds import fix_all, policy, summary, write
+from gradscope.rounds import Rounds, policy, summary, write
 
 TEXT = "import torch\ny = torch.where(x > 0, x ** 0.5, x)\n"
 NAN, INF = float("nan"), float("inf")
@@ -89,9 +90,21 @@ def finding(trace: Trace = BROKEN, kind: str = "masked-branch", **changes) -> Fi
     return replace(found, **changes)
 
 
+def in_its_own_dtype(rerun):
+    """It runs again with patches alone: nothing can be set up."""
+
+    def run(patches, steps, limit, setup):
+        if setup is not None:
+            raise NoAnswer
+        return rerun(patches, steps, limit)
+
+    return run
+
+
 def judged(after, *, kind: str = "masked-branch", control: Trace = BROKEN, **more) -> Fix:
     """The first fix of a kind, where a run with a patch gives `after`, one without `control`."""
 
+    @in_its_own_dtype
     def rerun(patches, steps, limit):
         assert steps.stop == 2
         if callable(after) and patches:
@@ -241,6 +254,7 @@ def test_a_refuted_patch_is_never_first(file):
     kinds = ("masked-branch", "epsilon", "data")
     fixes = tuple(Fix(kind, kind, request=REQUESTS.get(kind)) for kind in kinds)
 
+    @in_its_own_dtype
     def rerun(patches, steps, limit):
         return HEALED if any("clamp_min" in text for text in patches.values()) else BROKEN
 
@@ -276,6 +290,7 @@ def test_two_culprits_are_repaired_by_one_patch(file):
         measured=Measured((("self", 0.0),)),
     )
 
+    @in_its_own_dtype
     def rerun(patches, steps, limit):
         text = "".join(patches.values())
         return HEALED if "1.0) ** 0.5" in text and "clamp_min" in text else BROKEN
@@ -285,8 +300,9 @@ def test_two_culprits_are_repaired_by_one_patch(file):
     def diagnosis(trace):
         return (first, second) if trace.symptoms else ()
 
+    @in_its_own_dtype
     def after_first(patches, steps, limit):
-        trace = rerun(patches, steps, limit)
+        trace = rerun(patches, steps, limit, None)
         return replace(trace, target="patched") if patches else trace
 
     def diagnosis_after(trace):
@@ -379,6 +395,7 @@ def test_a_program_that_cannot_be_run_with_the_patch(file):
 
 
 def fixed(file, monkeypatch, **allowed):
+    @in_its_own_dtype
     def run(patches, steps, limit):
         return HEALED if any("1.0)" in text for text in patches.values()) else BROKEN
 
@@ -393,7 +410,7 @@ def fixed(file, monkeypatch, **allowed):
             "diagnosis": diagnosis,
         },
     )
-    return fix_all(run, may_apply=policy(**{"write": True, "unsafe": False, **allowed}))
+    return Rounds(run, policy(**{"write": True, "unsafe": False, **allowed})).made()
 
 
 def test_fix_repeats_until_healthy_and_writes_once(file, monkeypatch):

@@ -134,8 +134,7 @@ class InPlace:
             return repaired(
                 seen,
                 found,
-                lambda patches, steps, limit: self._again(patches, None, limit),
-                rerun_with=lambda setup, steps, limit, patches: self._again(patches, setup, limit),
+                lambda patches, steps, limit, setup: self._again(patches, setup, limit),
                 verify=config.verify,
                 budget=budget,
                 diagnosis=partial(diagnose, limits=config.thresholds),

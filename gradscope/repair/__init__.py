@@ -11,7 +11,7 @@ from gradscope.diagnose import diagnose
 from gradscope.facts import Finding, NotTried, Reason, Severity, Trace
 from gradscope.facts import requests as ask
 from gradscope.repair.again import Again
-from gradscope.repair.attempt import Bench, Rerun, RerunWith
+from gradscope.repair.attempt import Bench, Rerun
 from gradscope.repair.budget import Budget, Search
 from gradscope.repair.compare import Seen
 from gradscope.repair.serve import Service, without_contradiction
@@ -26,7 +26,6 @@ def repaired(
     findings: tuple[Finding, ...],
     rerun: Rerun | None,
     *,
-    rerun_with: RerunWith | None = None,
     verify: bool = True,
     budget: Budget | None = None,
     stages: Stages | None = None,
@@ -38,10 +37,9 @@ def repaired(
     """The findings with their fixes written as patches and tried, verified ones first, and of the
     warnings those first that have a verified one.
 
-    `trace` is the run that the findings are about. `rerun` runs the program again with patches,
-    `rerun_with` after a setup, in float64; None where there is no way to. Without `verify` patches
-    are written and not tried. The first finding is served first; the others get what is left of
-    the budget.
+    `trace` is the run that the findings are about. `rerun` runs the program again; None where there
+    is no way to. Without `verify` patches are written and not tried. The first finding is served
+    first; the others get what is left of the budget.
     `overlay` holds texts that stand in for files, by their real path: patches of earlier rounds.
     `untried` is why nothing is tried, where that is not the lack of `rerun` or of `verify`.
     Ctrl-C ends the work, and what is known by then is kept.
@@ -51,15 +49,8 @@ def repaired(
     try:
         if rerun is not None and verify and not budget.interrupted:
             # Diagnosed anew: those given may be what the user's configuration lets through.
-            bench = Bench(
-                Seen(trace, diagnosis(trace)),
-                rerun,
-                diagnosis,
-                budget,
-                search,
-                rerun_with,
-                overlay or {},
-            )
+            seen = Seen(trace, diagnosis(trace))
+            bench = Bench(seen, rerun, diagnosis, budget, search, overlay or {})
     except KeyboardInterrupt:
         budget.interrupt()
     service = Service(

@@ -109,21 +109,18 @@ class Again:
         plan = replace(plan, options=replace(plan.options, custom_backward=False))
         return self.budget.run(purpose, lambda limit: self._from_start(plan, limit))
 
-    def patched(self, patches: Mapping[str, str], steps: range, limit: float) -> Trace:
-        """With texts in the place of files, at work in these steps, for at most `limit` seconds.
-        What breaks otherwise from where the first run broke is seen op by op."""
-        plan = replace(self._plan(steps), patches=patches)
+    def changed(
+        self, patches: Mapping[str, str], steps: range, limit: float, setup: Setup | None = None
+    ) -> Trace:
+        """With texts in the place of files, and what `setup` does before the program starts or goes
+        on, at work in these steps, for at most `limit` seconds. With texts alone, what breaks
+        otherwise from where the first run broke is seen op by op."""
+        plan = replace(self._plan(steps), patches=patches, setup=setup)
         broke = min((one.step for one in self.first.symptoms), default=None)
         # What is compiled runs as it is where ops are not looked at.
-        if plan.options.full_from is None and self.first.compiled is None:
+        if setup is None and plan.options.full_from is None and self.first.compiled is None:
             plan = replace(plan, options=replace(plan.options, full_from=broke))
         return self._run(plan, limit)
-
-    def changed(
-        self, setup: Setup, steps: range, limit: float, patches: Mapping[str, str] | None = None
-    ) -> Trace:
-        """With what `setup` does before the program starts, or goes on."""
-        return self._run(replace(self._plan(steps), setup=setup, patches=patches or {}), limit)
 
     def whole(self, patches: Mapping[str, str]) -> Trace:
         """With texts in the place of files, as far as the first run was to go."""

@@ -48,10 +48,9 @@ from gradscope.repair.write.culprit import Unpatchable, locate
 from gradscope.repair.write.propose import fixes_of
 from gradscope.source import Source
 
-# With patches or after a setup, which have to be at work in these steps; up to their end,
-# for at most so many seconds.
-Rerun = Callable[[Mapping[str, str], range, float], Trace]
-RerunWith = Callable[[Setup, range, float, Mapping[str, str]], Trace]
+# With patches, which have to be at work in these steps, up to their end and for at most so many
+# seconds; after a setup, where there is one. NoAnswer: nothing can be set up.
+Rerun = Callable[[Mapping[str, str], range, float, Setup | None], Trace]
 
 Again = Callable[[int, Purpose], Trace]  # steps
 
@@ -119,7 +118,6 @@ class Bench:
     diagnose: Callable[[Trace], tuple[Finding, ...]]
     budget: Budget
     search: Search
-    rerun_with: RerunWith | None = None  # None where nothing can be set up before a run
     overlay: Mapping[str, Source] = field(default_factory=dict)  # by their real path
     _held: list[Patched] = field(default_factory=list)
     _runs: dict[tuple[tuple[tuple[str, str], ...], range], Trace] = field(default_factory=dict)
@@ -275,7 +273,7 @@ class Bench:
         key = (tuple(patches.items()), range(first, steps))
         if key not in self._runs:
             self._runs[key] = self.budget.run(
-                purpose, lambda limit: self.rerun(patches, range(first, steps), limit)
+                purpose, lambda limit: self.rerun(patches, range(first, steps), limit, None)
             )
         return self._runs[key]
 
@@ -341,13 +339,10 @@ class Bench:
     def _exactly(
         self, step: int, patches: Mapping[str, str] | None = None, beside: float = 0.0
     ) -> Trace | None:
-        rerun = self.rerun_with
-        if rerun is None:
-            return None
         setup, steps = partial(in_float64, beside), range(step, step + 1)
         with suppress(*FAILURES, NoAnswer):  # TimeoutError is an OSError
             trace = self.budget.run(
-                Purpose.TRUTH, lambda limit: rerun(setup, steps, limit, patches or {})
+                Purpose.TRUTH, lambda limit: self.rerun(patches or {}, steps, limit, setup)
             )
             return trace if worth.is_sound(self.before.trace, trace, step) else None
         return None
@@ -376,8 +371,7 @@ class Bench:
 
     def _ways(self, finding: Finding, texts: Mapping[str, Source]) -> Iterator[Patched]:
         try:
-            place = realpath(finding.location.file) if finding.location is not None else ""
-            culprit = locate(finding, texts.get(place), self.search, texts)
+            culprit = locate(finding, search=self.search, texts=texts)
         except Unpatchable:
             return
         for fix in fixes_of(culprit):

@@ -90,7 +90,7 @@ def with_stable_rate(findings: tuple[Finding, ...], again: Again) -> tuple[Findi
             return again.run(Purpose.RATE, steps, Slower(factor))
         texts = _with_rate(by_hand, (request.old or 0.0) * factor)
         return again.budget.run(
-            Purpose.RATE, lambda limit: again.patched(texts, range(steps), limit)
+            Purpose.RATE, lambda limit: again.changed(texts, range(steps), limit)
         )
 
     try:

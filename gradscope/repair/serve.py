@@ -1,7 +1,6 @@
 """One finding after another: its fixes are written as patches, and tried until one holds; in which
 order they are shown, and which are not."""
 
-import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -79,8 +78,7 @@ class Service:
     def _fixes(self, finding: Finding) -> Iterator[Fix]:
         """Every fix that the rule proposes, tried until one holds; the later ones only written."""
         try:
-            path = os.path.realpath(finding.location.file) if finding.location else ""
-            culprit = locate(finding, self.overlay.get(path), self.search, self.overlay)
+            culprit = locate(finding, search=self.search, texts=self.overlay)
         except Unpatchable as unpatchable:
             yield from (replace(fix, verdict=unpatchable.verdict) for fix in finding.fixes)
             return

@@ -231,7 +231,7 @@ def locate(
     if location.installed:
         raise Unpatchable(Reason.INSTALLED, location.file)
     try:
-        source = source or read(location.file)
+        source = source or read(location.file, texts)
         tree = source.tree
     except SourceError as error:
         raise Unpatchable(Reason.UNREADABLE, str(error)) from error
