@@ -256,7 +256,8 @@ def fix_target(
             return seen
         if steps is None or limit is None:
             kept.release()  # with the patches it is another run
-            return look_closer(again.whole(patches), again, patches)[0]
+            patched = replace(again, patches=patches)
+            return look_closer(patched.whole(), patched)[0]
         return again.changed(patches, steps, limit, setup)
 
     def follow() -> Repaired | None:

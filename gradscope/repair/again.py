@@ -78,10 +78,11 @@ class _Plan:
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """Runs `target` again. `options` are those of the run that is to be repeated, `first` is what
-    it showed, and `kept` its process. `after_update`: nothing is asked of what follows the last
-    step's update. `replays` gathers how it was repeated. With `ranks` all of them run again, and
-    once one of them leads, the others `follow` what it does.
+    """Runs `target` again. `options` are those of the run that is to be repeated, `patches` what
+    stood in the place of files in it, `first` is what it showed, and `kept` its process.
+    `after_update`: nothing is asked of what follows the last step's update. `replays` gathers how
+    it was repeated. With `ranks` all of them run again, and once one of them leads, the others
+    `follow` what it does.
 
     Each of its ways raises Hindered where a run would do again, before its last step is over, what
     it may not; and OSError where there is no room for what it writes.
@@ -97,6 +98,7 @@ class Again:
     kept: Kept = field(default_factory=Kept)
     replays: list[Replay] = field(default_factory=list)
     ranks: Ranks | None = None
+    patches: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def latest(self) -> Replay | None:
@@ -122,20 +124,18 @@ class Again:
             plan = replace(plan, options=replace(plan.options, full_from=broke))
         return self._run(plan, limit)
 
-    def whole(self, patches: Mapping[str, str]) -> Trace:
-        """With texts in the place of files, as far as the first run was to go."""
+    def whole(self) -> Trace:
+        """As far as the first run was to go."""
         steps = range(self.options.passes or sys.maxsize)
-        return self._from_start(_Plan(self.options, steps, False, patches), None)
+        return self._from_start(_Plan(self.options, steps, False, self.patches), None)
 
-    def in_full(
-        self, at: Unexamined, limit: float | None, patches: Mapping[str, str] | None = None
-    ) -> Trace:
+    def in_full(self, at: Unexamined, limit: float | None) -> Trace:
         """Up to a step that was only watched, with a look at each op there."""
         options = replace(self.options, full_from=at.since)
         if not options.keep_going:
             options = replace(options, passes=at.step + 1)
         steps = range(at.since, options.passes or sys.maxsize)
-        plan = _Plan(options, steps, True, patches or {})
+        plan = _Plan(options, steps, True, self.patches)
         return self._run(plan, limit, lambda trace: bool(trace.symptoms or not at.subject))
 
     def looked_at(self, options: RunOptions, steps: range) -> Trace:

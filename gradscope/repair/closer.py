@@ -1,6 +1,6 @@
 """A step that went wrong while it was only watched: the program runs again, and it is looked at."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 
 from gradscope.facts import OTHERS, Kind, NanRead, NotChecked, Subject, Trace, Unexamined, refusals
@@ -16,22 +16,21 @@ _LED_TO = {
     Subject.SENT: "the bad value",
     None: "the end of the program",
 }
+# What was seen, the way to make that run again, and what was not looked at, with why.
+Closer = tuple[Trace, Again, tuple[NotChecked, ...]]
 
 
-def look_closer(
-    seen: Trace, again: Again, patches: Mapping[str, str] | None = None
-) -> tuple[Trace, Again, tuple[NotChecked, ...]]:
-    """What a run with `patches` in the place of files showed, in full where it went wrong, where
-    its gradient leapt, or where it read a NaN; the way to make that run again; and what was not
-    looked at, with why."""
-    seen, again, left = _where_it_broke(seen, again, patches)
+def look_closer(seen: Trace, again: Again) -> Closer:
+    """What a run showed, in full where it went wrong, where its gradient leapt, or where it read a
+    NaN."""
+    seen, again, left = _where_it_broke(seen, again)
     idle = bool(again.budget.interrupted or left)
     surged = _together(again, seen.surged, idle)
     if surged is not None:
-        seen, again, left = _where_it_surged(seen, again, surged, patches)
+        seen, again, left = _where_it_surged(seen, again, surged)
     idle = bool(seen.symptoms or again.budget.interrupted or left)
     read = _together(again, seen.unseen_read.step if seen.unseen_read else None, idle)
-    return _where_it_read(seen, again, read, patches) if read is not None else (seen, again, left)
+    return _where_it_read(seen, again, read) if read is not None else (seen, again, left)
 
 
 def _together(again: Again, step: int | None, idle: bool) -> int | None:
@@ -42,12 +41,9 @@ def _together(again: Again, step: int | None, idle: bool) -> int | None:
     return again.ranks.first_step(step, idle)
 
 
-def _where_it_read(
-    seen: Trace, again: Again, step: int, patches: Mapping[str, str] | None
-) -> tuple[Trace, Again, tuple[NotChecked, ...]]:
+def _where_it_read(seen: Trace, again: Again, step: int) -> Closer:
     """With what the ops before a read show: the rest is as it was seen."""
-    at, read = Unexamined(step, step, None), seen.unseen_read
-    found = _in_full(again, at, again.budget.seconds, patches)
+    read, found = seen.unseen_read, _in_full(again, Unexamined(step, step, None))
     if read is None:
         return seen, again, ()
     if isinstance(found, str):
@@ -67,11 +63,9 @@ def _once_each(reads: Iterable[NanRead]) -> tuple[NanRead, ...]:
     return tuple(found.values())
 
 
-def _where_it_surged(
-    seen: Trace, again: Again, step: int, patches: Mapping[str, str] | None
-) -> tuple[Trace, Again, tuple[NotChecked, ...]]:
+def _where_it_surged(seen: Trace, again: Again, step: int) -> Closer:
     """With the ops that made the gradient of the step so large: the rest is as it was seen."""
-    found = _in_full(again, Unexamined(step, step, None), again.budget.seconds, patches)
+    found = _in_full(again, Unexamined(step, step, None))
     if isinstance(found, str):
         return seen, again, (NotChecked(f"what made the gradient leap at step {step}", found),)
     if not found.magnitudes.leaps:
@@ -82,9 +76,7 @@ def _where_it_surged(
     return first, replace(again, first=first, options=options), ()
 
 
-def _where_it_broke(
-    seen: Trace, again: Again, patches: Mapping[str, str] | None
-) -> tuple[Trace, Again, tuple[NotChecked, ...]]:
+def _where_it_broke(seen: Trace, again: Again) -> Closer:
     """In full where a value broke that was only watched.
 
     For a bad value this takes as long as the program did until then, for a program that only gave
@@ -96,36 +88,27 @@ def _where_it_broke(
         at = again.ranks.earliest(again.ranks.share(seen, interrupted=hurry))
     if at is None or hurry:
         return seen, again, ()
-    limit = again.budget.seconds if at.subject is None else None
-    found = _in_full(again, at, limit, patches)
+    found = _in_full(again, at, unlimited=at.subject is not None)
     if seen.symptoms and not isinstance(found, str) and not found.symptoms:
-        at, found = _as_late_as_may_be(again, at, limit, patches) or (at, found)
+        at, found = _as_late_as_may_be(again, at) or (at, found)
     if isinstance(found, str):
         return seen, again, _left(at, found)
     if found.ending.kind == "interrupted":
         if found.ending.detail == OTHERS:
             return replace(seen, events=found.events, sent=found.sent), again, ()
         return seen, again, _left(at, f"{found.ending.detail} ended the second run")
-    is_other = (seen.ending.kind, seen.ending.location) != (
-        found.ending.kind,
-        found.ending.location,
-    )
-    if at.subject is None and is_other:
+    ends = [(one.ending.kind, one.ending.location) for one in (seen, found)]
+    if at.subject is None and ends[0] != ends[1]:
         return seen, again, _left(at, "the program, run again, did not end in the same way")
     if seen.symptoms and not found.symptoms:
         if found.compiled is not None and found.compiled.left_out:
             return replace(seen, unexamined=replace(at, only_compiled=True)), again, ()
         return seen, again, _left(at, "the program, run again, did not show it a second time")
-    if at.since and _was_bad_before(found):
+    if at.since and _began_before(found):
         older = replace(at, since=0)
-        began = _in_full(again, older, again.budget.seconds, patches)
-        if not isinstance(began, str) and began.symptoms and not _was_bad_before(began):
-            at, found = older, began
-    elif at.since and _was_freed_before(found):
-        older = replace(at, since=0)
-        began = _in_full(again, older, again.budget.seconds, patches)
-        if not isinstance(began, str) and began.refusal and not _was_freed_before(began):
-            at, found = older, began
+        began = _in_full(again, older)
+        if not isinstance(began, str) and (began.symptoms or began.refusal):
+            at, found = (at, found) if _began_before(began) else (older, began)
     kept = replace(
         found, ending=seen.ending, effects=seen.effects, processes=seen.processes, unexamined=None
     )
@@ -133,45 +116,39 @@ def _where_it_broke(
     return kept, replace(again, first=kept, options=options), ()
 
 
-def _was_bad_before(found: Trace) -> bool:
+def _began_before(found: Trace) -> bool:
     """Whether the bad value came from outside of the steps that were looked at, and from no sample
-    of a DataLoader's: a state that nobody watches may have been bad for long."""
+    of a DataLoader's: a state that nobody watches may have been bad for long. Or backward met a
+    part of a graph that was used up before them."""
+    refusal = found.refusal
+    if isinstance(refusal, refusals.GraphFreed) and refusal.shared.made is None:
+        return True
     outside = [one for one in found.events if one.kind is Kind.SOURCE and one.sample is None]
     return bool(outside) and not _shows_birth(found)
-
-
-def _was_freed_before(found: Trace) -> bool:
-    """Whether backward met a part of a graph that was used up before the steps that were looked
-    at."""
-    refusal = found.refusal
-    return isinstance(refusal, refusals.GraphFreed) and refusal.shared.made is None
 
 
 def _shows_birth(found: Trace) -> bool:
     return any(one.kind is Kind.BIRTH for one in found.events)
 
 
-def _as_late_as_may_be(
-    again: Again, at: Unexamined, limit: float | None, patches: Mapping[str, str] | None
-) -> tuple[Unexamined, Trace] | None:
+def _as_late_as_may_be(again: Again, at: Unexamined) -> tuple[Unexamined, Trace] | None:
     """A look at fewer steps, which shows where the bad value was born, and those. Where it rounds
     otherwise, what hangs on the last digits comes to pass no more in the steps after it."""
     for since in range(at.step, max(at.since, at.step - _LATEST), -1):
-        found = _in_full(again, replace(at, since=since), limit, patches)
+        late = replace(at, since=since)
+        found = _in_full(again, late, unlimited=at.subject is not None)
         if isinstance(found, str):
             return None
         if found.symptoms and _shows_birth(found):
-            return replace(at, since=since), found
+            return late, found
     return None
 
 
-def _in_full(
-    again: Again, at: Unexamined, limit: float | None, patches: Mapping[str, str] | None
-) -> Trace | str:
-    """The run once more, for at most `limit` seconds; or why there is none."""
+def _in_full(again: Again, at: Unexamined, *, unlimited: bool = False) -> Trace | str:
+    """The run once more, for at most as long as fixes may be tried; or why there is none."""
     again.stages.begin(Doing.REPLAYING)
     try:
-        return again.in_full(at, limit, patches)
+        return again.in_full(at, None if unlimited else again.budget.seconds)
     except FAILURES as failure:
         return failure_text(failure)
     except KeyboardInterrupt:
