@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from enum import Enum, auto
+from enum import Enum
 
 from gradscope.dataclass import dataclass
 from gradscope.facts import plural
@@ -14,18 +14,18 @@ EVERY = 0.5  # seconds
 
 
 class Doing(Enum):
-    """The stages of a command that take time."""
+    """The stages of a command that take time, in words."""
 
-    LOADING = auto()
-    RUNNING = auto()
-    DIAGNOSING = auto()
-    SAVING = auto()
-    REPLAYING = auto()
-    FOLLOWING = auto()
-    SLOWING = auto()
-    SEARCHING = auto()
-    TRYING = auto()
-    WRITING = auto()
+    LOADING = "loading PyTorch"
+    RUNNING = "running{counted}"
+    DIAGNOSING = "looking for the cause"
+    SAVING = "running again, to save the failing step{step}"
+    REPLAYING = "running again, to look at the failing step in full{step}"
+    FOLLOWING = "following the wrong gradient{step}"
+    SLOWING = "trying a lower learning rate{step}"
+    SEARCHING = "looking for a patch for fix{number}"
+    TRYING = "trying fix{number}{step}"
+    WRITING = "writing the report"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,25 +67,11 @@ class Stages:
             self._show(stage)
 
 
-_WORDS = {
-    Doing.LOADING: "loading PyTorch",
-    Doing.RUNNING: "running{counted}",
-    Doing.DIAGNOSING: "looking for the cause",
-    Doing.REPLAYING: "running again, to look at the failing step in full{step}",
-    Doing.SAVING: "running again, to save the failing step{step}",
-    Doing.FOLLOWING: "following the wrong gradient{step}",
-    Doing.SLOWING: "trying a lower learning rate{step}",
-    Doing.SEARCHING: "looking for a patch for fix{number}",
-    Doing.TRYING: "trying fix{number}{step}",
-    Doing.WRITING: "writing the report",
-}
-
-
 def worded(stage: Stage) -> str:
     """ "trying fix 2 of 3, step 40 of 150"."""
     of = f" of {stage.steps:,}" if stage.steps else ""
     counted = ((stage.step, "step"), (stage.ops, "op"))
-    return _WORDS[stage.doing].format(
+    return stage.doing.value.format(
         number=f" {stage.number} of {stage.of}" if stage.of else "",
         step=f", step {stage.step:,}{of}" if stage.step else "",
         counted="".join(f", {plural(count, one)}" for count, one in counted if count),
