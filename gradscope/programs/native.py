@@ -13,13 +13,13 @@ import torch
 
 from gradscope.record.stand_ins import runs_ops, without_us
 
-Place = Callable[[Any], Any]  # where to write what the program calls so
+Place = Callable[..., Any]  # where to write what the program calls so, and calls with the rest
 Hear = Callable[[str, tuple[Any, ...]], None]
 # What is told beside Python's own audit events, as these are.
 ATTACHED = "attached"  # the name of a database that another one is about to open; None: not known
 MET = "met"  # the file in which several processes are about to meet
 SIGNALLED = "signalled"  # a descriptor of a process, and the signal that is about to be sent
-_Wanted = dict[str, Callable[[Any, Place, Place], None]]  # by module: what changes it
+_Wanted = dict[str, Callable[[Any], None]]  # by module: what changes it
 _FACTORY = 5  # the number of this argument of `sqlite3.connect`
 
 
@@ -31,6 +31,28 @@ class _Places:
     written: Place = staticmethod(lambda path: path)
     read: Place = staticmethod(lambda path: path)
     hear: Hear = staticmethod(lambda event, args: None)
+
+
+def _written(path: Any, *rest: Any, **named: Any) -> Any:
+    return _Places.written(path)
+
+
+def _read(path: Any, *rest: Any, **named: Any) -> Any:
+    return _Places.read(path)
+
+
+def _mapped(path: Any, shared: bool | None = False, *rest: Any, **named: Any) -> Any:
+    """`torch.from_file`, and `torch.load` with mmap=True."""
+    return (_written if shared else _read)(path)
+
+
+def _met(path: Any, world_size: Any = -1) -> Any:
+    """A file by which processes find each other: of one alone it is written elsewhere; several
+    would not meet there."""
+    if int(world_size) <= 1:
+        return _written(path)
+    _Places.hear(MET, (path,))
+    return path
 
 
 def tell(hear: Hear) -> None:
@@ -45,53 +67,29 @@ def install(now_written: Place, now_read: Place = lambda path: path) -> None:
     if _Places.is_asked:
         return
     _Places.is_asked = True
-
-    def written(path: Any) -> Any:
-        return _Places.written(path)
-
-    def read(path: Any) -> Any:
-        return _Places.read(path)
-
     library: Any = torch._C
     for owner, name, number, place in (
-        (library, "PyTorchFileWriter", 0, written),  # torch.save
-        (library, "PyTorchFileReader", 0, read),
-        (library.ScriptModule, "save", 1, written),  # torch.jit.save
-        (library.ScriptModule, "_save_for_mobile", 1, written),
-        (library.ScriptFunction, "save", 1, written),
-        (library, "import_ir_module", 1, read),  # torch.jit.load
-        (library, "_load_for_lite_interpreter", 0, read),
-        (library._autograd._ProfilerResult, "save", 1, written),  # export_chrome_trace
-        (torch.profiler.profiler, "_add_execution_trace_observer", 0, written),
+        (library, "PyTorchFileWriter", 0, _written),  # torch.save
+        (library, "PyTorchFileReader", 0, _read),
+        (library.ScriptModule, "save", 1, _written),  # torch.jit.save
+        (library.ScriptModule, "_save_for_mobile", 1, _written),
+        (library.ScriptFunction, "save", 1, _written),
+        (library, "import_ir_module", 1, _read),  # torch.jit.load
+        (library, "_load_for_lite_interpreter", 0, _read),
+        (library._autograd._ProfilerResult, "save", 1, _written),  # export_chrome_trace
+        (torch.profiler.profiler, "_add_execution_trace_observer", 0, _written),
+        (torch, "from_file", 0, _mapped),
+        (os, "mkfifo", 0, _written),
     ):
         if hasattr(owner, name):
             setattr(owner, name, _placed(getattr(owner, name), number, place))
     storage: Any = torch.UntypedStorage
-    from_file = storage.from_file
-
-    @wraps(from_file)
-    def mapped(filename: Any, shared: bool = False, *args: Any, **kwargs: Any) -> Any:
-        """`torch.load` with mmap=True."""
-        place = written if shared else read
-        return from_file(place(filename), shared, *args, **kwargs)
-
-    storage.from_file = staticmethod(mapped)
-    from_file_at_once = torch.from_file
-
-    @wraps(from_file_at_once)
-    def made_of(
-        filename: Any, shared: bool | None = None, size: int | None = 0, **kwargs: Any
-    ) -> Any:
-        place = written if shared else read
-        return from_file_at_once(place(filename), shared, size, **kwargs)
-
-    torch.from_file = made_of
-    if hasattr(os, "mkfifo"):
-        os.mkfifo = _placed(os.mkfifo, 0, written)
+    storage.from_file = staticmethod(_placed(storage.from_file, 0, _mapped))
     if hasattr(signal, "pidfd_send_signal"):
         _tell_signals()
     if hasattr(library, "_distributed_c10d"):
-        _place_store(library._distributed_c10d.FileStore, written)
+        store = library._distributed_c10d.FileStore
+        store.__init__ = _placed(store.__init__, 1, _met, called="file_name")
     wanted: _Wanted = {
         "h5py.h5f": _place_hdf5,
         "safetensors._safetensors_rust": _place_safetensors,
@@ -100,8 +98,8 @@ def install(now_written: Place, now_read: Place = lambda path: path) -> None:
     }
     for name, put in wanted.items():
         if name in sys.modules:
-            put(sys.modules[name], written, read)
-    sys.meta_path.insert(0, _Before(wanted, written, read))
+            put(sys.modules[name])
+    sys.meta_path.insert(0, _Before(wanted))
 
 
 def _tell_signals() -> None:
@@ -122,8 +120,8 @@ class _Before:
     """Finds the modules that open files, so that each is changed once it is there and before
     anybody has it."""
 
-    def __init__(self, wanted: _Wanted, *places: Place) -> None:
-        self._wanted, self._places = wanted, places
+    def __init__(self, wanted: _Wanted) -> None:
+        self._wanted = wanted
 
     def find_spec(self, name: str, *rest: Any) -> Any:
         if name not in self._wanted:
@@ -138,7 +136,7 @@ class _Before:
     def _changed(self, module: ModuleType) -> None:
         put = self._wanted.pop(module.__name__, None)
         if put is not None:
-            put(module, *self._places)
+            put(module)
 
 
 class _Changing:
@@ -159,24 +157,17 @@ class _Changing:
         self._changed(module)
 
 
-def _place_hdf5(library: Any, written: Place, read: Place) -> None:
-    create, open_ = library.create, library.open
+def _place_hdf5(library: Any) -> None:
+    def opened(path: Any, flags: int = library.ACC_RDWR, *rest: Any, **named: Any) -> Any:
+        return (_written if flags & library.ACC_RDWR else _read)(path)
 
-    @wraps(create)
-    def created(name: Any, *args: Any, **kwargs: Any) -> Any:
-        return create(os.fsencode(written(os.fsdecode(name))), *args, **kwargs)
-
-    @wraps(open_)
-    def opened(name: Any, flags: int = library.ACC_RDWR, *args: Any, **kwargs: Any) -> Any:
-        place = written if flags & library.ACC_RDWR else read
-        return open_(os.fsencode(place(os.fsdecode(name))), flags, *args, **kwargs)
-
-    library.create, library.open = created, opened
+    library.create = _placed(library.create, 0, _written)
+    library.open = _placed(library.open, 0, opened)
 
 
-def _place_safetensors(library: Any, written: Place, read: Place) -> None:
+def _place_safetensors(library: Any) -> None:
     package = [one for name, one in sys.modules.items() if name.startswith("safetensors.")]
-    for name, number, place in (("serialize_file", 1, written), ("safe_open", 0, read)):
+    for name, number, place in (("serialize_file", 1, _written), ("safe_open", 0, _read)):
         original = getattr(library, name)
         placed = _placed(original, number, place)
         for module in (library, sys.modules.get("safetensors"), *package):
@@ -184,36 +175,18 @@ def _place_safetensors(library: Any, written: Place, read: Place) -> None:
                 setattr(module, name, placed)
 
 
-def _place_store(store: Any, written: Place) -> None:
-    """A file by which processes find each other: of one alone it is written elsewhere; several
-    would not meet there."""
-    make = store.__init__
-
-    @wraps(make)
-    def made(self: Any, file_name: Any, world_size: Any = -1) -> None:
-        if int(world_size) > 1:
-            _Places.hear(MET, (file_name,))
-        else:
-            file_name = written(file_name)
-        with without_us:
-            make(self, file_name, world_size)
-
-    runs_ops(made)
-    store.__init__ = made
-
-
-def _place_history(library: Any, written: Place, read: Place) -> None:
+def _place_history(library: Any) -> None:
     for name, number, place in (
-        ("write_history_file", 0, written),
-        ("append_history_file", 1, written),
-        ("read_history_file", 0, read),
+        ("write_history_file", 0, _written),
+        ("append_history_file", 1, _written),
+        ("read_history_file", 0, _read),
     ):
         if hasattr(library, name):  # libedit has no `append_history_file`
             unnamed = os.path.join("~", ".history")
             setattr(library, name, _placed(getattr(library, name), number, place, unnamed))
 
 
-def _watch_databases(library: Any, written: Place, read: Place) -> None:
+def _watch_databases(library: Any) -> None:
     connect = library.connect
     kind: Any = library.Connection
 
@@ -261,20 +234,29 @@ def _watch_databases(library: Any, written: Place, read: Place) -> None:
 
 
 def _placed(
-    original: Callable[..., Any], number: int, place: Place, unnamed: str | None = None
+    original: Callable[..., Any],
+    number: int,
+    place: Place,
+    unnamed: str | None = None,
+    called: str = "filename",
 ) -> Callable[..., Any]:
-    """Of a function that takes a path, or an open file, as its argument of that number, or by its
-    name; `unnamed` is where it goes without."""
+    """Of a function that takes a path, or an open file, as its argument of that number, or as it is
+    `called`; `unnamed` is where it goes without."""
+
+    def placed(path: Any, *rest: Any, **named: Any) -> Any:
+        there = place(path, *rest, **named)
+        return os.fsencode(there) if isinstance(path, bytes) else there
 
     @wraps(original)
     def call(*args: Any, **kwargs: Any) -> Any:
         if unnamed is not None and (len(args) == number or args[number:] == (None,)):
             args = (*args[:number], os.path.expanduser(unnamed))
         if len(args) > number and isinstance(args[number], str | bytes | os.PathLike):
-            path = place(args[number])
-            args = (*args[:number], path, *args[number + 1 :])
-        elif isinstance(kwargs.get("filename"), str | os.PathLike):
-            kwargs["filename"] = place(kwargs["filename"])
+            path, *rest = args[number:]
+            args = (*args[:number], placed(path, *rest, **kwargs), *rest)
+        elif isinstance(kwargs.get(called), str | os.PathLike):
+            path = kwargs.pop(called)
+            kwargs = {called: placed(path, **kwargs), **kwargs}
         with without_us:
             return original(*args, **kwargs)
 
