@@ -10,10 +10,9 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, nullcontext
-from dataclasses import field, replace
+from dataclasses import replace
 from typing import IO, TYPE_CHECKING
 
-from gradscope.dataclass import dataclass
 from gradscope.errors import CTRL_C
 from gradscope.facts import OTHERS, Ending, Trace, plural
 from gradscope.programs.channel import Final, Message, NoAnswer, Progress
@@ -116,7 +115,7 @@ def run(
                 wait.has_come = witness.has_seen
                 wait.until_gone()
         if kept is not None and wait.snapshots:
-            kept.hold(child, wait)
+            kept.hold(wait)
         if len(interrupts) > 1 or (interrupts and repeat is not None):
             raise KeyboardInterrupt  # nobody wants to see how half a trial ended
         trace = wait.trace(target.name, deaths, job.done)
@@ -142,17 +141,17 @@ class Kept:
     ends: only then does the program see its own end."""
 
     def __init__(self) -> None:
-        self._first: _Held | None = None
-        self._further: _Held | None = None  # a copy of that one, which has snapshots of its own
+        self._first: _Wait | None = None
+        self._further: _Wait | None = None  # a copy of that one, which has snapshots of its own
 
     @property
     def snapshots(self) -> tuple[int, ...]:
         """The backward passes before each, newest first."""
         held = filter(None, (self._further, self._first))
-        return tuple(step for one in held for step in one.wait.snapshots)
+        return tuple(step for one in held for step in one.snapshots)
 
-    def hold(self, child: Child, wait: _Wait) -> None:
-        self._first = _Held(child, wait)
+    def hold(self, wait: _Wait) -> None:
+        self._first = wait
 
     def __enter__(self) -> Kept:
         return self
@@ -165,13 +164,13 @@ class Kept:
         self._let_go()
         if self._first is not None:
             first, self._first = self._first, None
-            first.wait.release()
+            first.release()
 
     def _let_go(self) -> None:
         """Of the copy: as long as it is there, the one that it comes from does not answer."""
         if self._further is not None:
             further, self._further = self._further, None
-            further.wait.kill()
+            further.kill()
             further.scratch.close()
 
     def ask(
@@ -195,7 +194,7 @@ class Kept:
         """
         from gradscope.programs.snapshots.questions import Question, ask
 
-        if self._further is not None and step not in self._further.wait.snapshots:
+        if self._further is not None and step not in self._further.snapshots:
             self._let_go()
         held = self._further or self._first
         assert held is not None and held.child.control is not None
@@ -208,19 +207,10 @@ class Kept:
                 wait = _Wait(child, timeout, interrupts, on_progress, is_trial=True)
                 wait.until_gone()
             if wait.snapshots:
-                self._further = _Held(child, wait, stack.pop_all())
+                self._further, wait.scratch = wait, stack.pop_all()
             if interrupts:
                 raise KeyboardInterrupt
             return wait.answer()
-
-
-@dataclass(frozen=True, slots=True)
-class _Held:
-    """A process that waits to be asked; `scratch` ends with the folder for what it wrote."""
-
-    child: Child
-    wait: _Wait
-    scratch: ExitStack = field(default_factory=ExitStack)
 
 
 class _Wait:
@@ -236,7 +226,8 @@ class _Wait:
         is_trial: bool = False,
         ranks: Ranks | None = None,
     ) -> None:
-        self._child = child
+        self.child = child
+        self.scratch = ExitStack()  # which ends with the folder for what a copy wrote
         self._ranks = ranks
         self._is_trial = is_trial
         self._limit = limit
@@ -261,7 +252,7 @@ class _Wait:
         try:
             while self._status is None and not self.snapshots:
                 if not self._listen():
-                    self._status = wait(self._child, TICK)
+                    self._status = wait(self.child, TICK)
                 if self._status is None:
                     self._keep_limits()
             self._gone = time.monotonic()
@@ -270,8 +261,8 @@ class _Wait:
                 self.kill()
 
     def kill(self) -> None:
-        self._child.kill()
-        self._child.connection.close()
+        self.child.kill()
+        self.child.connection.close()
         self._hang_up()
 
     @property
@@ -281,8 +272,8 @@ class _Wait:
 
     def _hang_up(self) -> None:
         """Nothing more is asked of snapshots."""
-        if self._child.control is not None:
-            self._child.control.close()
+        if self.child.control is not None:
+            self.child.control.close()
         if self._final is not None:
             self._final = replace(self._final, snapshots=())
 
@@ -300,11 +291,11 @@ class _Wait:
 
     def _listen(self) -> bool:
         """Take one message if there is one; False once the child's end is closed."""
-        connection = self._child.connection
+        connection = self.child.connection
         try:
             if connection.poll(TICK):
                 self._take(connection.recv())
-            elif (status := self._child.poll()) is not None and not connection.poll():
+            elif (status := self.child.poll()) is not None and not connection.poll():
                 # Workers of the program may hold the pipe open: its end is then no news. And the
                 # last word may have come since the first look, from a child that went at once.
                 self._status = status
@@ -351,7 +342,7 @@ class _Wait:
         if self._asked_to_end and not self._forwarded and self._final is None:
             self._forwarded = True
             if not (self._interrupts and self.has_come(signal.SIGINT)):
-                self._child.interrupt()
+                self.child.interrupt()
         if now < self._ends_by:
             return
         if self._final is None and not self._asked_to_end:
@@ -359,10 +350,10 @@ class _Wait:
             self._ends_by = now + INTERRUPT_GRACE
         else:
             if ASKS_PLACE is not None and self._final is None:
-                self._child.pass_on(ASKS_PLACE)
+                self.child.pass_on(ASKS_PLACE)
                 time.sleep(TICK)
-            self._child.kill()
-            self._status = self._child.poll() or 0
+            self.child.kill()
+            self._status = self.child.poll() or 0
 
     def trace(self, target: str, deaths: IO[str], done: mmap.mmap | None = None) -> Trace:
         """The facts of the run, with its true ending."""
