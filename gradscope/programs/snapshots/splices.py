@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from difflib import SequenceMatcher
 from functools import partial
+from traceback import walk_stack
 from types import CodeType, FrameType
 from typing import Any
 
@@ -68,14 +69,8 @@ class Spliced:
     @property
     def is_lost(self) -> bool:
         """Whether some of it has run, or is about to run, as it was."""
-        return self._is_lost or (self._has_raised and self.is_running)
-
-    @property
-    def is_running(self) -> bool:
-        frame: FrameType | None = sys._getframe()
-        while frame is not None and frame is not self.frame:
-            frame = frame.f_back
-        return frame is not None
+        frames = (frame for frame, _ in walk_stack(sys._getframe()))
+        return self._is_lost or (self._has_raised and self.frame in frames)
 
     def _add(self, statement: ast.stmt, others: _Block, behind: _Places | None) -> None:
         code = self.frame.f_code

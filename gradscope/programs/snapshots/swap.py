@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import lru_cache
 from inspect import CO_OPTIMIZED
+from traceback import walk_stack
 from types import CodeType, FrameType, FunctionType
 from typing import Any
 
@@ -48,11 +49,9 @@ class Swapped:
     def holds(self) -> bool:
         """Whether the changed functions have run, none of them as it was, and none goes on that
         had begun before."""
-        frame: FrameType | None = sys._getframe()
         own = [one.frame for one in self._spliced.values()]
-        while frame is not None and (id(frame.f_code) not in self._old or frame in own):
-            frame = frame.f_back
-        return frame is None and self.has_run
+        others = (frame for frame, _ in walk_stack(sys._getframe()) if frame not in own)
+        return self.has_run and not any(id(frame.f_code) in self._old for frame in others)
 
     @property
     def has_run(self) -> bool:
@@ -127,11 +126,9 @@ def _functions(path: str) -> Iterator[FunctionType]:
 
 def _running(path: str) -> Iterator[FrameType]:
     """The frames of a file that are running now."""
-    frame: FrameType | None = sys._getframe()
-    while frame is not None:
+    for frame, _ in walk_stack(sys._getframe()):
         if os.path.realpath(frame.f_code.co_filename) == path:
             yield frame
-        frame = frame.f_back
 
 
 def _definition(tree: ast.Module, code: CodeType) -> ast.AST:
