@@ -5,7 +5,17 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Any
 
-from gradscope.config.scalars import Key, WrongValue, entries, flag, is_number, says, text, unknown
+from gradscope.config.scalars import (
+    Key,
+    WrongValue,
+    entries,
+    flag,
+    is_number,
+    reader,
+    says,
+    text,
+    unknown,
+)
 from gradscope.dataclass import dataclass
 
 
@@ -65,23 +75,21 @@ COMPLEX = ("complex64", "cfloat", "complex128", "cdouble")
 
 
 def dtype(value: object) -> str:
-    word = text(value).removeprefix("torch.")
+    word: str = text(value).removeprefix("torch.")
     known = dict.fromkeys((*FLOATING, *WHOLE, *COMPLEX))
     if word not in known:
         raise WrongValue(f"has an {unknown('dtype', word, known)}")
     return word
 
 
-def shape(value: object) -> tuple[int, ...]:
-    if isinstance(value, list) and all(type(size) is int and size >= 0 for size in value):
-        return tuple(value)
-    raise WrongValue(f"must be a list of whole numbers from 0, got {says(value)}")
-
-
-def seed(value: object) -> int:
-    if type(value) is int and -(2**63) <= value < 2**63:
-        return value
-    raise WrongValue(f"must be a whole number, got {says(value)}")
+shape = reader(
+    "a list of whole numbers from 0",
+    lambda value: (
+        isinstance(value, list) and all(type(size) is int and size >= 0 for size in value)
+    ),
+    tuple,
+)
+seed = reader("a whole number", lambda value: type(value) is int and -(2**63) <= value < 2**63)
 
 
 def numbers(value: object) -> list[float]:

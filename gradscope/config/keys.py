@@ -13,6 +13,7 @@ from gradscope.config.scalars import (
     flag,
     is_number,
     positive,
+    reader,
     says,
     text,
     texts,
@@ -105,18 +106,10 @@ def thresholds(value: object) -> Thresholds:
     return Thresholds(**{key.replace("-", "_"): limit for key, limit in found.items()})
 
 
-def seconds(value: object) -> float:
-    if not is_number(value) or not 0 < value < math.inf:
-        raise WrongValue(f"must be a number of seconds above 0, got {says(value)}")
-    return float(value)
-
-
-def severity(value: object) -> Severity:
-    try:
-        return Severity(value)  # type: ignore[arg-type]
-    except ValueError:
-        words = ", ".join(Severity)
-        raise WrongValue(f"must be one of {words}, got {says(value)}") from None
+seconds = reader(
+    "a number of seconds above 0", lambda value: is_number(value) and 0 < value < math.inf, float
+)
+severity = reader(f"one of {', '.join(Severity)}", lambda value: value in list(Severity), Severity)
 
 
 KEYS: dict[str, Key] = {

@@ -33,10 +33,29 @@ def says(value: object) -> str:
     return f"{type(value).__name__} {value!r}"
 
 
-def text(value: object) -> str:
-    if not isinstance(value, str):
-        raise WrongValue(f"must be text, got {says(value)}")
-    return value
+def is_number(value: object) -> TypeGuard[int | float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def reader(
+    words: str, holds: Callable[[Any], bool], made: Callable[[Any], Any] = lambda value: value
+) -> Reader:
+    """Reads what `holds`, which must be what `words` say, as what is `made` of it."""
+
+    def read(value: object) -> Any:
+        if not holds(value):
+            raise WrongValue(f"must be {words}, got {says(value)}")
+        return made(value)
+
+    return read
+
+
+text = reader("text", lambda value: isinstance(value, str))
+flag = reader("true or false", lambda value: isinstance(value, bool))
+count = reader("a whole number from 1", lambda value: type(value) is int and value >= 1)
+number = reader("a number", is_number, float)
+finite = reader("a finite number", lambda value: math.isfinite(number(value)), float)
+positive = reader("above 0", lambda value: 0 < number(value) < math.inf, float)
 
 
 def texts(value: object) -> tuple[str, ...]:
@@ -45,38 +64,6 @@ def texts(value: object) -> tuple[str, ...]:
     if not all(isinstance(v, str | int | float) for v in values):
         raise WrongValue(f"must be a list of words, got {says(value)}")
     return tuple(map(str, values))
-
-
-def flag(value: object) -> bool:
-    if not isinstance(value, bool):
-        raise WrongValue(f"must be true or false, got {says(value)}")
-    return value
-
-
-def count(value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise WrongValue(f"must be a whole number from 1, got {says(value)}")
-    return value
-
-
-def number(value: object) -> float:
-    if not is_number(value):
-        raise WrongValue(f"must be a number, got {says(value)}")
-    return float(value)
-
-
-def finite(value: object) -> float:
-    found = number(value)
-    if not math.isfinite(found):
-        raise WrongValue(f"must be a finite number, got {says(value)}")
-    return found
-
-
-def positive(value: object) -> float:
-    found = number(value)
-    if not 0 < found < math.inf:
-        raise WrongValue(f"must be above 0, got {says(value)}")
-    return found
 
 
 def entries(value: object, keys: Mapping[str, Key], what: str) -> dict[str, Any]:
@@ -92,10 +79,6 @@ def entries(value: object, keys: Mapping[str, Key], what: str) -> dict[str, Any]
         except WrongValue as error:
             raise WrongValue(f"{key} {error}", str(key), *error.path) from None
     return found
-
-
-def is_number(value: object) -> TypeGuard[int | float]:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def words(given: str | Iterable[str] | None) -> tuple[str, ...] | None:
