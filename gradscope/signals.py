@@ -10,19 +10,17 @@ from typing import Any
 
 Handler = Callable[[int, FrameType | None], Any]
 
+
+def known_signals(names: str) -> tuple[signal.Signals, ...]:
+    """Those of these signals that there are on this platform."""
+    return tuple(one for one in signal.Signals if one.name in names.split())
+
+
 ENDING = (signal.SIGINT, signal.SIGTERM)
 # Meant for the program, though whoever sends them (Slurm, `timeout`, `kill`) knows only us.
-PASSED_ON = tuple(
-    getattr(signal, name)
-    for name in ("SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2")
-    if hasattr(signal, name)
-)
+PASSED_ON = known_signals("SIGTERM SIGHUP SIGUSR1 SIGUSR2")
 # The process's own faults: blocked, they would end it without a word.
-_FATAL = {
-    getattr(signal, name)
-    for name in ("SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL", "SIGABRT", "SIGTRAP", "SIGSYS")
-    if hasattr(signal, name)
-}
+_FATAL = {*known_signals("SIGSEGV SIGBUS SIGFPE SIGILL SIGABRT SIGTRAP SIGSYS")}
 # Asks the process of a program where it is, though it be in native code and hears nothing else.
 ASKS_PLACE: int | None = getattr(signal, "SIGRTMAX", None)
 leave = os._exit  # which a program's own calls of are told of
@@ -110,8 +108,7 @@ def _take_over(handler: Handler) -> None:
     if threading.current_thread() is not threading.main_thread():
         return
     for number in ENDING:
-        known = (signal.SIG_DFL, signal.default_int_handler, _leave)
-        if signal.getsignal(number) in known:
+        if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler, _leave):
             signal.signal(number, handler)
 
 

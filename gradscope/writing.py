@@ -91,22 +91,16 @@ class _Prepared:
         self._undo.append((file, kept))
         if kept is None:
             os.replace(temporary, file)
-        elif file.stat().st_nlink > 1:
-            _overwrite(file, one.data)
         else:
-            _copy_attributes(file, temporary)
-            os.replace(temporary, file)
+            _replace(file, temporary)
 
     def _take_back(self) -> None:
         for file, kept in reversed(self._undo):
             with suppress(OSError):
                 if kept is None:
                     file.unlink(missing_ok=True)
-                elif file.stat().st_nlink > 1:
-                    _overwrite(file, kept.read_bytes())
                 else:
-                    _copy_attributes(file, kept)
-                    os.replace(kept, file)
+                    _replace(file, kept)
 
     def _beside(self, file: Path, data: bytes) -> Path:
         handle, name = tempfile.mkstemp(dir=file.parent, prefix=".gradscope-")
@@ -139,9 +133,14 @@ def errors_about(name: str) -> Iterator[None]:
         raise GradscopeError(f"{name}: {error.strerror}; nothing was written") from error
 
 
-def _overwrite(file: Path, data: bytes) -> None:
+def _replace(file: Path, new: Path) -> None:
+    """By what lies in another one, with all that it has beside its content."""
+    if file.stat().st_nlink == 1:
+        _copy_attributes(file, new)
+        os.replace(new, file)
+        return
     with open(file, "r+b") as old:
-        old.write(data)
+        old.write(new.read_bytes())
         old.truncate()
         old.flush()
         os.fsync(old.fileno())

@@ -126,7 +126,7 @@ class InPlace:
         except NoAnswer:
             why = "the copy of the process did not come to its end"
         if seen is None:
-            return Report(self._name, Trace(self._name), not_searched=(NotChecked(_WHAT, why),))
+            return self._unrepeated(why)
 
         def repair(
             seen: Trace, found: tuple[Finding, ...]
@@ -160,6 +160,9 @@ class InPlace:
             why = f"it raised {type(error).__name__} when it was made again"
         else:
             return self._with_replay(conclude(self._name, seen, self.config))
+        return self._unrepeated(why)
+
+    def _unrepeated(self, why: str) -> Report:
         return Report(self._name, Trace(self._name), not_searched=(NotChecked(_WHAT, why),))
 
     def _made_again(self) -> Trace:

@@ -1,6 +1,5 @@
 """Two runs side by side: did the patch do what it claims, and nothing else? Pure functions."""
 
-import signal
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -33,6 +32,7 @@ from gradscope.repair.differences import (
     unchanged,
 )
 from gradscope.rules.order import is_wrong_gradient
+from gradscope.signals import known_signals
 
 BOUNDS = frozenset(("epsilon", "clamp-domain"))
 HOLD_OFF = BOUNDS | {"masked-branch"}
@@ -43,7 +43,7 @@ PUTS_VALUES = HOLD_OFF | {EMPTY}
 # Fixes of a single computation; what the others change works over many steps.
 LOCAL = PUTS_VALUES | {"stable-op", "dtype", "backward-rewrite"}
 # A program that these end was ended by somebody else: the machine, a batch system, a user.
-_FROM_OUTSIDE = {-getattr(signal, name, 0) for name in ("SIGKILL", "SIGTERM", "SIGHUP", "SIGXCPU")}
+_FROM_OUTSIDE = {-one for one in known_signals("SIGKILL SIGTERM SIGHUP SIGXCPU")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,13 +254,10 @@ def _same_cause(finding: Finding, before: Seen, after: Seen) -> Finding | None:
         # One that has become a warning is under control: a growth whose steps are clipped.
         if _key(other) == _key(finding) and other.severity is finding.severity
     ]
-    span = _span(finding)
-    named = [other for other in left if _names(other) == _names(finding)]
-    if named and len(named) >= sum(_names(other) == _names(finding) for other in twins):
-        return named[0]
-    own = [other for other in left if _span(other) == span]
-    if own and len(own) >= sum(_span(other) == span for other in twins):
-        return own[0]
+    for mark in (_names, _span):
+        own = [other for other in left if mark(other) == mark(finding)]
+        if own and len(own) >= sum(mark(other) == mark(finding) for other in twins):
+            return own[0]
     return left[0] if len(left) >= len(twins) and left else None
 
 

@@ -121,21 +121,17 @@ def _asking(findings: tuple[Finding, ...]) -> Iterator[tuple[Finding, ask.LowerR
 def search(holds: Callable[[float], bool]) -> Border:
     """Ends early at a TimeoutError, with what is known by then; raises it where nothing is."""
     low, high, runs = None, 1.0, 0
+    fine = 0  # of the runs
     try:
-        while low is None and runs < MOST_COARSE:
-            runs, factor = runs + 1, min(high / COARSE, high**2)
+        while fine < FINE and (low is not None or runs < MOST_COARSE):
+            fine += low is not None
+            factor = min(high / COARSE, high**2) if low is None else math.sqrt(low * high)
             if holds(factor):
                 low = factor
             else:
                 high = factor
-        for _ in range(FINE if low is not None else 0):
-            runs, factor = runs + 1, math.sqrt((low or high) * high)
-            if holds(factor):
-                low = factor
-            else:
-                high = factor
+            runs += 1
     except TimeoutError:
-        runs -= 1
         if not runs:
             raise
     return Border(low, high, runs)
