@@ -17,8 +17,8 @@ import torch
 from conftest import paths
 
 from gradscope.accepted import accepted_by, read_baseline
-from gradscope.check import cases_of, check
-from gradscope.check.whole import code_of
+from gradscope.check.cases import cases_of
+from gradscope.check.whole import check, code_of
 from gradscope.config import Config, load_config
 from gradscope.errors import ExitCode, GradscopeError
 from gradscope.facts import Finding, Summary

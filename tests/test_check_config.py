@@ -7,9 +7,9 @@ import jsonschema
 import pytest
 import yaml
 
-from gradscope.check import cases_of, check
+from gradscope.check.cases import cases_of
 from gradscope.check.settings import shown
-from gradscope.check.whole import run
+from gradscope.check.whole import check, run
 from gradscope.config import Config, load_config
 from gradscope.config.json_schema import schema
 from gradscope.config.keys import Thresholds, size

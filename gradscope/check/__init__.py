@@ -2,8 +2,3 @@
 
 Config ──► cases ──► workers (one process each) ──► Reports ──► accepted ──► Summary
 """
-
-from gradscope.check.cases import Case, cases_of
-from gradscope.check.whole import check
-
-__all__ = ["Case", "cases_of", "check"]
