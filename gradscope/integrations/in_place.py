@@ -11,13 +11,14 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import field, replace
 from functools import partial
 
 import torch
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from gradscope.config import Config
+from gradscope.dataclass import dataclass
 from gradscope.diagnose import diagnose
 from gradscope.facts import Ending, Finding, NotChecked, Origin, Replay, Report, Trace
 from gradscope.pipeline import conclude
@@ -49,29 +50,22 @@ _WHAT = "the failing step, repeated in full"
 Setup = Callable[[], None]
 
 
+@dataclass(eq=False)
 class InPlace:
     """The calls since the last update, each with the random states before it. `seen` is what
     watches them, and `leave` takes it off in a copy; `leave_here`, where a call may be made again
     in this process, takes it off for good."""
 
-    def __init__(
-        self,
-        name: str,
-        config: Config,
-        seen: Observation,
-        leave: Callable[[], object],
-        leave_here: Callable[[], object] | None = None,
-    ) -> None:
-        self.config = config
-        self._name = name
-        self._seen = seen
-        self._leave = leave
-        self._leave_here = leave_here
-        self._first = 0  # the backward pass with which the calls begin
-        self._calls: list[tuple[Randomness, Callable[[], object]]] = []
-        self._left_out = ""
-        self._cell = ""  # the name under which the text is kept that the calls run
-        self._asleep: Asleep | None = None
+    name: str
+    config: Config
+    seen: Observation
+    leave: Callable[[], object]
+    leave_here: Callable[[], object] | None = None
+    _first: int = 0  # the backward pass with which the calls begin
+    _calls: list[tuple[Randomness, Callable[[], object]]] = field(default_factory=list)
+    _left_out: str = ""
+    _cell: str = ""  # the name under which the text is kept that the calls run
+    _asleep: Asleep | None = None
 
     def begin(self, call: Callable[[], object], cell: str = "") -> None:
         """A step, or a part of one whose gradients add up, is about to run. `call` does again what
@@ -104,12 +98,12 @@ class InPlace:
     def note_sound(self) -> None:
         """Nothing is wrong so far: what an optimizer asks for once more, in the same step, has
         passes of its own."""
-        self._first = self._seen.steps
+        self._first = self.seen.steps
 
     def has_bad_loss(self) -> bool:
         """Whether a call gave one, whatever its gradients are: that of nothing but ignored targets
         is NaN, with gradients of 0."""
-        return self._seen.ran.has_bad_loss(self._first)
+        return self.seen.ran.has_bad_loss(self._first)
 
     def report(self) -> Report:
         """What the calls show that are made again. Without findings where that is not possible,
@@ -118,8 +112,8 @@ class InPlace:
         budget = Budget(config.verify_time, config.verify_runs)
         unknown = "" if self._calls else "nothing is known that does it again"
         why, hindrance, seen = self._left_out or unknown, _hindrance(), None
-        if not why and hindrance and self._leave_here is not None and not has_peers():
-            return self._made_here(self._leave_here)
+        if not why and hindrance and self.leave_here is not None and not has_peers():
+            return self._made_here(self.leave_here)
         why = why or hindrance
         try:
             seen = self._again({}, None, budget.seconds) if not why else None
@@ -140,11 +134,11 @@ class InPlace:
                 diagnosis=partial(diagnose, limits=config.thresholds),
             ), ()
 
-        return self._with_replay(conclude(self._name, seen, config, repair=repair))
+        return self._with_replay(conclude(self.name, seen, config, repair=repair))
 
     def _with_replay(self, report: Report) -> Report:
         steps = range(self._first, len(report.trace.steps))
-        same = repeats(Trace(self._name, steps=self._seen.ran.facts()), report.trace, steps)
+        same = repeats(Trace(self.name, steps=self.seen.ran.facts()), report.trace, steps)
         return replace(report, replay=Replay(Origin.IN_PLACE, self._first, len(steps), same))
 
     def _made_here(self, leave: Callable[[], object]) -> Report:
@@ -159,21 +153,21 @@ class InPlace:
         except Exception as error:  # the program's own, of what is made twice
             why = f"it raised {type(error).__name__} when it was made again"
         else:
-            return self._with_replay(conclude(self._name, seen, self.config))
+            return self._with_replay(conclude(self.name, seen, self.config))
         return self._unrepeated(why)
 
     def _unrepeated(self, why: str) -> Report:
-        return Report(self._name, Trace(self._name), not_searched=(NotChecked(_WHAT, why),))
+        return Report(self.name, Trace(self.name), not_searched=(NotChecked(_WHAT, why),))
 
     def _made_again(self) -> Trace:
         """The calls, looked at in full."""
         observation = Observation(keep_going=True)
-        observation.follow(self._seen, self._first)
+        observation.follow(self.seen, self._first)
         with torch.enable_grad(), observation:
             for randomness, call in self._calls:
                 randomness.put_back()
                 call()
-        return observation.trace(self._name, Ending("finished"))
+        return observation.trace(self.name, Ending("finished"))
 
     def _again(self, patches: Mapping[str, str], setup: Setup | None, limit: float) -> Trace:
         """Raises NoAnswer where the step cannot be told of: it did something outside, the patch
@@ -189,7 +183,7 @@ class InPlace:
         return trace
 
     def _in_copy(self, folder: str, patches: Mapping[str, str], setup: Setup | None) -> Trace:
-        self._leave()
+        self.leave()
         self._kernels = _without_collectives()
         Effects(int, lambda effect: os._exit(0))
         install({self._cell: patches[self._cell]} if self._cell in patches else {})

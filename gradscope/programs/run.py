@@ -10,9 +10,10 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, nullcontext
-from dataclasses import replace
+from dataclasses import field, replace
 from typing import IO, TYPE_CHECKING
 
+from gradscope.dataclass import dataclass
 from gradscope.errors import CTRL_C
 from gradscope.facts import OTHERS, Ending, Trace, plural
 from gradscope.programs.channel import Final, Message, NoAnswer, Progress
@@ -110,9 +111,8 @@ def run(
             witness = Witness(not (child.leads or silent) and os.name == "posix")
             # Behind the handlers, which are none of its own: what we ignore ends it.
             with heard(numbers, pass_on, though_ignored=True), witness:
-                is_trial = repeat is not None
-                wait = _Wait(child, limit, interrupts, on_progress, is_trial=is_trial, ranks=ranks)
-                wait.has_come = witness.has_seen
+                is_trial, has_come = repeat is not None, witness.has_seen
+                wait = _Wait(child, limit, interrupts, on_progress, is_trial, ranks, has_come)
                 wait.until_gone()
         if kept is not None and wait.snapshots:
             kept.hold(wait)
@@ -213,38 +213,30 @@ class Kept:
             return wait.answer()
 
 
+@dataclass(eq=False)
 class _Wait:
-    """The parent's side of one run: takes messages and keeps the limits."""
+    """The parent's side of one run: takes messages and keeps the limits. `interrupts` tell when
+    each Ctrl-C came; `has_come`, whether a signal that came to us has come to the child as well."""
 
-    def __init__(
-        self,
-        child: Child,
-        limit: float | None,
-        interrupts: list[float],
-        on_progress: Callable[[int, int], None] | None,
-        *,
-        is_trial: bool = False,
-        ranks: Ranks | None = None,
-    ) -> None:
-        self.child = child
-        self.scratch = ExitStack()  # which ends with the folder for what a copy wrote
-        self._ranks = ranks
-        self._is_trial = is_trial
-        self._limit = limit
-        self._interrupts = interrupts  # when each Ctrl-C came
-        self._on_progress = on_progress
+    child: Child
+    limit: float | None
+    interrupts: list[float]
+    on_progress: Callable[[int, int], None] | None
+    is_trial: bool = False
+    ranks: Ranks | None = None
+    has_come: Callable[[int], bool] = lambda number: False
+    scratch: ExitStack = field(default_factory=ExitStack)  # ends with the folder of what it wrote
+    _progress: Progress = Progress(0, 0)
+    _latest: Trace | None = None
+    _final: Final | None = None
+    _asked_to_end: str = ""  # why we did: "Ctrl-C", "the time limit of 5 s", `OTHERS`
+    _forwarded: bool = False
+    _status: int | None = None
+
+    def __post_init__(self) -> None:
         self._started = self.moved = time.monotonic()  # when a step was last over
-        self._progress = Progress(0, 0)
-        self._latest: Trace | None = None
-        self._latest_came = self._started
-        self._final: Final | None = None
-        self._ends_by = self._started + limit if limit else float("inf")
-        self._asked_to_end = ""  # why we did: "Ctrl-C", "the time limit of 5 s", `OTHERS`
-        self._forwarded = False
-        # Whether a signal that came to us has come to the child as well.
-        self.has_come: Callable[[int], bool] = lambda number: False
-        self._status: int | None = None
-        self._gone = self._started
+        self._latest_came = self._gone = self._started
+        self._ends_by = self._started + self.limit if self.limit else float("inf")
 
     def until_gone(self) -> None:
         from gradscope.programs.process import wait
@@ -313,8 +305,8 @@ class _Wait:
                 self._latest, self._latest_came = message, time.monotonic()
             case Final():
                 self._final = message
-                if self._ranks is not None and not self._asked_to_end:
-                    self._ranks.ended(message.trace, self.moved)
+                if self.ranks is not None and not self._asked_to_end:
+                    self.ranks.ended(message.trace, self.moved)
                 if self._asked_to_end:
                     self._hang_up()
                 else:
@@ -328,25 +320,25 @@ class _Wait:
 
     def _keep_limits(self) -> None:
         now = time.monotonic()
-        if self._on_progress and not (self._final or self._asked_to_end):
-            self._on_progress(self._progress.steps, self._progress.ops)
-        if self._interrupts and not self._asked_to_end:
+        if self.on_progress and not (self._final or self._asked_to_end):
+            self.on_progress(self._progress.steps, self._progress.ops)
+        if self.interrupts and not self._asked_to_end:
             self._asked_to_end = "Ctrl-C"
-            self._ends_by = self._interrupts[0] + INTERRUPT_GRACE
-        if self._ranks is not None and not (self._final or self._asked_to_end):
-            if self._ranks.is_called_off((now - self._started) / (self._progress.steps + 1)):
+            self._ends_by = self.interrupts[0] + INTERRUPT_GRACE
+        if self.ranks is not None and not (self._final or self._asked_to_end):
+            if self.ranks.is_called_off((now - self._started) / (self._progress.steps + 1)):
                 self._asked_to_end = OTHERS
                 self._ends_by = now + INTERRUPT_GRACE
-        if len(self._interrupts) > 1 or (self._interrupts and self._is_trial):
+        if len(self.interrupts) > 1 or (self.interrupts and self.is_trial):
             self._ends_by = now
         if self._asked_to_end and not self._forwarded and self._final is None:
             self._forwarded = True
-            if not (self._interrupts and self.has_come(signal.SIGINT)):
+            if not (self.interrupts and self.has_come(signal.SIGINT)):
                 self.child.interrupt()
         if now < self._ends_by:
             return
         if self._final is None and not self._asked_to_end:
-            self._asked_to_end = f"the time limit of {self._limit:g} s"
+            self._asked_to_end = f"the time limit of {self.limit:g} s"
             self._ends_by = now + INTERRUPT_GRACE
         else:
             if ASKS_PLACE is not None and self._final is None:
