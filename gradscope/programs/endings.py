@@ -75,7 +75,7 @@ def _damaged_copy(error: BaseException) -> str | None:
 
 def ending_of(error: BaseException) -> Ending:
     """The ending of a program that let an exception out."""
-    place = _innermost(error.__traceback__)
+    place, waits = _innermost(error.__traceback__), _waits(_codes(error.__traceback__))
     match error:
         case SystemExit(code=code):
             if isinstance(code, int) or code is None:
@@ -84,18 +84,14 @@ def ending_of(error: BaseException) -> Ending:
             print(code, file=sys.stderr)
             return Ending("exited", f"sys.exit({str(code)!r})", 1, location=place)
         case KeyboardInterrupt():
-            waits = _waits(_codes(error.__traceback__))
             return Ending("interrupted", "Ctrl-C", CTRL_C, trimmed(error), place, waits=waits)
-    detail = traceback.format_exception_only(error)[-1].strip().splitlines()[0]
-    lacked = _ran_out_of_memory(error)
-    waits = _waits(_codes(error.__traceback__))
     return Ending(
         "raised",
-        detail,
+        traceback.format_exception_only(error)[-1].strip().splitlines()[0],
         1,
         trimmed(error),
         place,
-        out_of_memory=lacked,
+        out_of_memory=_ran_out_of_memory(error),
         device_assert=is_device_assert(error),
         waits=waits,
     )
@@ -123,13 +119,12 @@ def ending_of_status(status: int, deaths: str) -> Ending:
     detail = f"{cause[1]} ({name})" if cause else name
     if -status == signal.SIGKILL:
         detail = f"{name}, sent from outside, often because memory ran out"
-    frames = list(_native_frames(deaths))
-    stack = traceback.StackSummary.from_list(
-        [traceback.FrameSummary(file, line, name) for file, line, name in frames]
-    )
-    trace = "".join(["Traceback (most recent call last):\n", *stack.format()]) if frames else ""
+    found = _FRAME.findall(deaths)[::-1]  # innermost last, as in a traceback
+    frames = [(file, int(line), name) for file, line, name in found if kind_of_file(file) == USER]
+    lines = traceback.format_list([(*frame, None) for frame in frames])
+    trace = "".join(["Traceback (most recent call last):\n", *lines]) if frames else ""
     place = _whole_line(*frames[-1]) if frames else None
-    waits = _waits(compile("", file, "exec") for file, *_ in _FRAME.findall(deaths)[::-1])
+    waits = _waits(compile("", file, "exec") for file, *_ in found)
     return Ending("died", detail, status, trace, place, waits=waits)
 
 
@@ -206,14 +201,6 @@ def _chain(one: traceback.TracebackException | None) -> Iterator[traceback.Trace
 def _innermost(frames: TracebackType | None) -> Location | None:
     own = [one for one in links(frames) if kind_of(one.tb_frame.f_code) == USER]
     return resolve(own[-1].tb_frame.f_code, own[-1].tb_lasti) if own else None
-
-
-def _native_frames(deaths: str) -> Iterator[tuple[str, int, str]]:
-    """The user's frames in faulthandler's text, innermost last as in a traceback."""
-    for found in reversed(_FRAME.findall(deaths)):
-        file, line, name = found
-        if kind_of_file(file) == USER:
-            yield file, int(line), name
 
 
 def _whole_line(file: str, line: int, name: str) -> Location:
