@@ -94,13 +94,10 @@ class Overlay:
         self._make_parent(path)
         if there:
             if anew:
-                shutil.copymode(path, self._touched(copy))
+                os.close(os.open(copy, os.O_CREAT | os.O_WRONLY, 0o600))
+                shutil.copymode(path, copy)
             else:
                 _copy(path, copy)
-        return copy
-
-    def _touched(self, copy: str) -> str:
-        os.close(os.open(copy, os.O_CREAT | os.O_WRONLY, 0o600))
         return copy
 
     def _make_parent(self, path: str) -> None:

@@ -11,12 +11,12 @@ import gc
 import io
 import os
 import shutil
-import stat
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from functools import partial, wraps
+from functools import partial, partialmethod, wraps
 from multiprocessing import process
+from stat import S_ISDIR, S_ISLNK, S_ISREG
 from typing import Any
 
 from gradscope.dataclass import dataclass
@@ -287,20 +287,15 @@ class _Entry:
     def inode(self) -> int:
         return os.lstat(self.path).st_ino
 
-    def is_dir(self, *, follow_symlinks: bool = True) -> bool:
-        return self._is(stat.S_ISDIR, follow_symlinks)
-
-    def is_file(self, *, follow_symlinks: bool = True) -> bool:
-        return self._is(stat.S_ISREG, follow_symlinks)
-
-    def is_symlink(self) -> bool:
-        return self._is(stat.S_ISLNK, False)
-
-    def _is(self, kind: Callable[[int], bool], follow_symlinks: bool) -> bool:
+    def _is(self, kind: Callable[[int], bool], *, follow_symlinks: bool = True) -> bool:
         try:
             return kind(self.stat(follow_symlinks=follow_symlinks).st_mode)
         except FileNotFoundError:
             return False
+
+    is_dir = partialmethod(_is, S_ISDIR)
+    is_file = partialmethod(_is, S_ISREG)
+    is_symlink = partialmethod(_is, S_ISLNK, follow_symlinks=False)
 
 
 class _Entries:
