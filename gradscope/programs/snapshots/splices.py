@@ -222,22 +222,17 @@ def _head(statement: ast.AST) -> str:
 def _begins(statement: ast.stmt, code: CodeType) -> list[int]:
     """A simple statement may stand in several places: in a `finally`, once for each way into it."""
     places, is_inside = [], False
+    first: Any = statement.lineno, statement.col_offset
+    last: Any = statement.end_lineno, statement.end_col_offset
     for at, (line, end_line, col, end_col) in enumerate(positions(code)):
         if line is None:
             continue
-        was_inside, is_inside = is_inside, _contains(statement, (line, col), (end_line, end_col))
+        was_inside = is_inside
+        is_inside = first <= (line, col) and (end_line, end_col) <= last
         if is_inside and not was_inside:
             places.append(at * _UNIT)
     is_compound = any(getattr(statement, name, None) for name in _BLOCKS)
     return places[:1] if is_compound else places  # what handles its exceptions stands elsewhere
-
-
-def _contains(statement: ast.stmt, start: Any, end: Any) -> bool:
-    first, last = (
-        (statement.lineno, statement.col_offset),
-        (statement.end_lineno, statement.end_col_offset),
-    )
-    return bool(first <= start and end <= last)
 
 
 def _exits(statement: ast.With | ast.AsyncWith, code: CodeType) -> list[int]:

@@ -304,15 +304,12 @@ def code_of(data: Json, file: str) -> CodeType:
     calls, under the name of its function and in its file."""
     line = max(1, int(data["line"]))
     line = min([line, *(place[0] for place in data["places"] if place[0])])
-    body: list[ast.stmt] = [_at(number, *place) for number, place in enumerate(data["places"])]
-    module = ast.Module(body, [])
-    for node in ast.walk(module):
-        if isinstance(node, ast.expr | ast.stmt):
-            # A code object counts its lines from its first one on.
-            node.lineno = max(1, getattr(node, "lineno", line) - line + 1)
-            node.end_lineno = max(1, (getattr(node, "end_lineno", 0) or line) - line + 1)
-            node.col_offset = getattr(node, "col_offset", 0)
-            node.end_col_offset = getattr(node, "end_col_offset", 0) or 0
+    body: list[ast.stmt] = []
+    for number, (first, last, *rest) in enumerate(data["places"]):
+        # A code object counts its lines from its first one on.
+        own = (one - line + 1 if one else None for one in (first, last))
+        body.append(_at(number, *own, *rest))
+    module = ast.fix_missing_locations(ast.Module(body, []))
     code: CodeType = compile(module, file, "exec")
     return code.replace(co_name=data["name"], co_qualname=data["qualname"], co_firstlineno=line)
 
