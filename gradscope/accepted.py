@@ -227,7 +227,5 @@ def ignores(file: str, lines: Sequence[str]) -> Iterator[Ignore]:
 
 
 def _next_code(lines: Sequence[str], line: int) -> int:
-    for number, text in enumerate(lines[line:], line + 1):
-        if text.strip() and not text.strip().startswith("#"):
-            return number
-    return line
+    numbered = ((number, text.strip()) for number, text in enumerate(lines[line:], line + 1))
+    return next((number for number, text in numbered if text and text[0] != "#"), line)

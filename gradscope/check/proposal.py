@@ -13,6 +13,7 @@ from gradscope.config import FILE_NAMES, find_config
 from gradscope.dataclass import dataclass
 from gradscope.errors import GradscopeError
 from gradscope.facts import plural
+from gradscope.source.arguments import defaults_of
 from gradscope.writing import write_whole
 
 HEAD = "# What `gradscope check` runs; the README tells what else may stand here.\n"
@@ -180,8 +181,6 @@ def _calls_backward(node: ast.AST) -> bool:
 
 def _needed(node: Function) -> list[str]:
     """The parameters that a call must give."""
-    given = node.args
-    positional = [*given.posonlyargs, *given.args]
-    free = positional[: len(positional) - len(given.defaults)]
-    named = zip(given.kwonlyargs, given.kw_defaults, strict=True)
-    return [one.arg for one in (*free, *(one for one, default in named if default is None))]
+    spec, defaults = node.args, defaults_of(node)
+    named = (one.arg for one in (*spec.posonlyargs, *spec.args, *spec.kwonlyargs))
+    return [name for name in named if defaults.get(name) is None]

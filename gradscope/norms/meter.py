@@ -25,6 +25,10 @@ class Measure:
 
     def __init__(self, options: NormOptions) -> None:
         self.options = options
+        self.forget()
+
+    def forget(self) -> None:
+        """Discard what was measured so far, if anything: it was not training."""
         self._totals: list[float] = []
         self._exact: list[float] = []
         self._steps: list[int] = []
@@ -80,11 +84,6 @@ class Measure:
 
     def note_clip(self, bound: float, total: Tensor | None) -> None:
         """The program's own clipping: nothing is measured about it here."""
-
-    def forget(self) -> None:
-        """Discard what was measured so far: it was not training."""
-        self._steps, self._totals, self._exact, self._rows = [], [], [], []
-        self._before, self._moved, self._parts = {}, {}, []
 
     def facts(self) -> Measured:
         rows = (replace(row, moved=self._moved.get(row.name)) for row in self._rows)

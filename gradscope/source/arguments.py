@@ -177,7 +177,7 @@ def arguments_of(function: ast.FunctionDef, call: ast.Call) -> dict[str, ast.exp
     return {name: one for name, one in named if name is not None}
 
 
-def defaults_of(function: ast.FunctionDef) -> dict[str, ast.expr | None]:
+def defaults_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> dict[str, ast.expr | None]:
     """For each parameter of a function that may be left out what it is then; None for one that is
     given by its name, and has to be."""
     spec = function.args
