@@ -6,10 +6,12 @@ makes is no text for people. Renderers are pure functions over facts: they never
 never read anything but the user's sources.
 """
 
+from __future__ import annotations
+
 import importlib
 import pkgutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from gradscope.dataclass import dataclass
@@ -24,38 +26,31 @@ __all__ = ["FORMATS", "Format", "Options", "Sources", "by_name"]
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """One format. What people read may land in the log of a CI run, and obeys nobody there."""
+    """One format, for the report of one target and of several."""
 
     name: str
-    for_programs: bool
-    one: Callable[[Report, Options], str]
-    several: Callable[[Summary, Options], str]
+    render: Callable[[Report, Options], str]
+    render_all: Callable[[Summary, Options], str]
 
-    def render(self, report: Report, options: Options) -> str:
-        return self._kept(self.one(report, options))
-
-    def render_all(self, summary: Summary, options: Options) -> str:
-        return self._kept(self.several(summary, options))
-
-    def _kept(self, text: str) -> str:
-        return text if self.for_programs else inert(text)
-
-
-def _walk() -> dict[str, Format]:
-    modules = (
-        importlib.import_module(f"{__name__}.{found.name}")
-        for found in pkgutil.iter_modules(__path__)
-    )
-    return {
-        module.NAME: Format(
-            module.NAME, getattr(module, "FOR_PROGRAMS", False), module.render, module.render_all
+    @classmethod
+    def of(cls, module: Any) -> Format:
+        """What people read may land in the log of a CI run, and obeys nobody there."""
+        kept = str if getattr(module, "FOR_PROGRAMS", False) else inert
+        return cls(
+            module.NAME,
+            lambda report, options: kept(module.render(report, options)),
+            lambda summary, options: kept(module.render_all(summary, options)),
         )
-        for module in modules
-        if hasattr(module, "NAME")
-    }
 
 
-FORMATS: dict[str, Format] = _walk()
+def _walk() -> Iterator[Format]:
+    for found in pkgutil.iter_modules(__path__):
+        module = importlib.import_module(f"{__name__}.{found.name}")
+        if hasattr(module, "NAME"):
+            yield Format.of(module)
+
+
+FORMATS = {one.name: one for one in _walk()}
 
 
 def by_name(name: str) -> Format:
