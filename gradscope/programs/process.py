@@ -46,9 +46,8 @@ class Child(Protocol):
         """At once, with everything that it started."""
 
 
-def start(job: Job, *, fork: bool | None = None, snapshots: bool = False) -> Child:
-    forks = can_fork() if fork is None else fork
-    return _Forked(job, snapshots) if forks else _Spawned(job)
+def start(job: Job, *, snapshots: bool = False) -> Child:
+    return _Forked(job, snapshots) if can_fork() else _Spawned(job)
 
 
 def beside(work: Callable[..., None], *args: object) -> tuple[BaseProcess, Connection]:

@@ -42,7 +42,6 @@ def run(
     timeout: float | None = None,
     setup: Callable[[], None] | None = None,
     on_progress: Callable[[int, int], None] | None = None,
-    fork: bool | None = None,
     measure: Callable[[], object] | None = None,
     repeat: Repeat | None = None,
     kept: Kept | None = None,
@@ -52,8 +51,8 @@ def run(
 
     Every run starts from the same random state. `patches` maps paths to the source that stands in
     for these files; `setup` is called in the child before the program; `timeout` (seconds) comes
-    before the options' limit. With `silent` the program prints nothing and reads nothing. `fork`
-    False starts a fresh interpreter (`setup` must pickle then); None does what the platform allows.
+    before the options' limit. With `silent` the program prints nothing and reads nothing. Where
+    the process cannot be forked, a fresh interpreter is started (`setup` must pickle then).
 
     `measure` makes, in the child, what is told of each backward (see `Observation`): the ops
     are not recorded then. `on_progress` is told the steps and the ops so far, many times a second.
@@ -94,7 +93,7 @@ def run(
         passed_on: dict[str, float] = {}  # when each last came
         with heard([signal.SIGINT], lambda _: interrupts.append(time.monotonic())):
             with ranks.starting() if ranks is not None else nullcontext():
-                child = start(job, fork=fork, snapshots=kept is not None and ranks is None)
+                child = start(job, snapshots=kept is not None and ranks is None)
 
             def pass_on(number: int) -> None:
                 # Sent to a process and to its group at once, as `timeout` does, it comes twice
