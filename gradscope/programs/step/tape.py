@@ -38,7 +38,7 @@ Json = Any
 
 
 class Full(Exception):
-    """The step takes more room than it may."""
+    """The step takes more room than it may: what it has too much of."""
 
 
 class Tape:
@@ -92,8 +92,8 @@ class Tape:
         with unobserved():
             try:
                 self.scopes.finish(self._number)
-            except Full:
-                self._overflow(_ROOM)
+            except Full as full:
+                self._overflow(full)
 
     def _listens(self) -> bool:
         return (
@@ -157,8 +157,8 @@ class Tape:
                     given["r"] = self._stored(random)
             except Unkept:
                 return None
-            except Full:
-                self._overflow(_ROOM)
+            except Full as full:
+                self._overflow(full)
                 return None
         return given
 
@@ -171,12 +171,12 @@ class Tape:
 
     def _add(self, given: Json, result: Json) -> None:
         if len(self.calls) >= MOST_CALLS:
-            self._overflow(f"more than {MOST_CALLS:,} calls")
+            self._overflow(Full(f"more than {MOST_CALLS:,} calls"))
         elif not self.full:
             self.calls.append({**given, "o": result} if result is not None else given)
 
-    def _overflow(self, of: str) -> None:
-        self.full = f"tensors of more than {self._most / 2**20:,.0f} MiB" if of is _ROOM else of
+    def _overflow(self, full: Full) -> None:
+        self.full = str(full)
         self.calls.clear()
         self.tensors.clear()
 
@@ -234,7 +234,7 @@ class Tape:
     def _stored(self, tensor: torch.Tensor) -> str:
         self.nbytes += tensor.nbytes
         if self.nbytes > self._most:
-            raise Full
+            raise Full(f"tensors of more than {self._most / 2**20:,.0f} MiB")
         name = f"t{len(self.tensors)}"
         self.tensors[name] = tensor.detach().clone()
         return name
@@ -275,8 +275,8 @@ class Tape:
                 self._add({**call, **self._surroundings(frame, state)}, None)
             except Unkept:
                 pass
-            except Full:
-                self._overflow(_ROOM)
+            except Full as full:
+                self._overflow(full)
         self._inside += 1
 
     def _after_update(self, work: Work) -> None:
@@ -332,7 +332,6 @@ class Tape:
 
 
 STEP = "step"  # of an optimizer
-_ROOM = "room"
 
 
 class _Mode(TorchFunctionMode):
