@@ -9,7 +9,7 @@ from gradscope.facts import Ending, NotTried, Reason, Trace
 from gradscope.pipeline import trace
 from gradscope.programs import parse_target
 from gradscope.repair import Budget
-from gradscope.repair.budget import SHARES, Purpose
+from gradscope.repair.budget import Purpose
 from gradscope.report import closing, trials
 
 WRONG = """
@@ -65,7 +65,7 @@ def test_what_ran_is_subtracted_and_what_it_was_for_is_known():
 
 
 def test_a_share_leaves_the_rest_to_the_fixes():
-    budget = Budget(6.0, spent={Purpose.RATE: 6.0 * SHARES[Purpose.RATE]})
+    budget = Budget(6.0, spent={Purpose.RATE: 6.0 * Purpose.RATE.share})
 
     with pytest.raises(TimeoutError):
         budget.run(Purpose.RATE, lasting(0.0))

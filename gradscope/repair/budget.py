@@ -21,15 +21,12 @@ class Purpose(Enum):
     FIX = auto()
     AHEAD = auto()  # how training goes on with one
 
+    @property
+    def share(self) -> float:
+        """Of the whole, for what comes before the fixes and after: they get what is left."""
+        return 1.0 if self is Purpose.FIX else 1 / 6
 
-# Of the whole, for what comes before the fixes and after: they get what is left.
-SHARES = {
-    Purpose.AFTERMATH: 1 / 6,
-    Purpose.RATE: 1 / 6,
-    Purpose.TRUTH: 1 / 6,
-    Purpose.FIX: 1.0,
-    Purpose.AHEAD: 1 / 6,
-}
+
 MOST_RUNS = 10
 
 
@@ -53,7 +50,7 @@ class Budget:
         return self.seconds - sum(self.spent.values())
 
     def left_for(self, purpose: Purpose) -> float:
-        share = SHARES[purpose] * self.seconds - self.spent.get(purpose, 0.0)
+        share = purpose.share * self.seconds - self.spent.get(purpose, 0.0)
         return min(share, self.left)
 
     def interrupt(self) -> None:

@@ -95,11 +95,9 @@ def compare(finding: Finding, before: Seen, after: Seen, *, same: bool, kind: st
     of the fix.
     """
     step = last_step(finding)
-    there = _on_another_rank(after.trace, step)
-    if there is not None:
+    if (there := _on_another_rank(after.trace, step)) is not None:
         return _refuted(there)
-    failed = _failure(finding, before.trace, after.trace, step)
-    if failed is not None:
+    if (failed := _failure(finding, before.trace, after.trace, step)) is not None:
         is_next = after.trace.refusal or _raises_elsewhere(before.trace, after.trace)
         return replace(failed, remains=next(iter(_errors(after)), None)) if is_next else failed
     remaining = _same_cause(finding, before, after)
@@ -109,25 +107,20 @@ def compare(finding: Finding, before: Seen, after: Seen, *, same: bool, kind: st
     if remaining is not None:
         elsewhere = remaining if is_another(remaining, finding) else None
         return _refuted(verdicts.CauseRemains(cause_of(remaining)), elsewhere)
-    beside = _of_the_same_loss(finding, after)
-    if beside is not None:
+    if (beside := _of_the_same_loss(finding, after)) is not None:
         return _refuted(verdicts.CauseRemains(cause_of(beside)), beside)
-    fresh = _new_findings(before, after, kind)
-    if fresh:
+    if fresh := _new_findings(before, after, kind):
         return _refuted(verdicts.CauseAppears(cause_of(fresh[0])), fresh[0])
     theirs = _of_others(finding, before, after)
-    left = _left(finding, after, step, theirs)
-    if left is not None:
+    if (left := _left(finding, after, step, theirs)) is not None:
         other = next((other for other in after.findings if left in other.symptoms), None)
         return _refuted(verdicts.SymptomRemains(left, cause_of(other) if other else None), other)
-    unexplained = _unexplained(before, after, step)
-    if unexplained is not None:
+    if (unexplained := _unexplained(before, after, step)) is not None:
         return _refuted(verdicts.SymptomAppears(unexplained))
     worse = next((a.name for a, b in pairs(before.trace, after.trace) if breaks(a, b)), None)
     if worse is not None:
         return _refuted(verdicts.GradientBreaks(worse))
-    unhealed = _unhealed(finding, after.trace, step)
-    if unhealed is not None:
+    if (unhealed := _unhealed(finding, after.trace, step)) is not None:
         return _refuted(verdicts.SymptomRemains(unhealed))
     moves = moved(before.trace, after.trace, step)
     if same and moves and not is_rounding(before.trace, after.trace, step):

@@ -101,14 +101,12 @@ def _repeated(replay: Replay | None) -> str:
     """ "; replayed from step 41, losses identical"."""
     if replay is None:
         return ""
-    if replay.origin is Origin.START:
-        hurdle = _HURDLES.get(replay.hurdle) if replay.hurdle is not None else None
-        words = f"; replayed from the start, since {hurdle}" if hurdle is not None else ""
-        return words if replay.identical is not False else f"{words}, losses differ"
-    words = f"; replayed from step {replay.step}"
-    if replay.identical is None:
-        return words
-    return f"{words}, losses {'identical' if replay.identical else 'differ'}"
+    losses = {True: ", losses identical", False: ", losses differ", None: ""}[replay.identical]
+    if replay.origin is not Origin.START:
+        return f"; replayed from step {replay.step}{losses}"
+    since = _HURDLES[replay.hurdle] if replay.hurdle is not None else ""
+    words = f"; replayed from the start, since {since}" if since else ""
+    return words if replay.identical is not False else words + losses
 
 
 def state(report: Report) -> str:
