@@ -61,10 +61,6 @@ def robust_bound(finite: Sequence[float]) -> float:
     return max(median + SIGMAS * spread(finite), NARROW * median)
 
 
-def autoclip(finite: Sequence[float]) -> float:
-    return percentile(finite, AUTOCLIP_PERCENTILE)
-
-
 def zclip(finite: Sequence[float]) -> float:
     """The threshold that ZClip would stand at after these steps."""
     mean, square = finite[0], 0.0
@@ -83,13 +79,10 @@ def bounds(totals: Sequence[float], given: float | None = None) -> tuple[Bound, 
     if not finite:
         return ()
     few = f"; from {plural(len(finite), 'step')} only" if len(finite) < FEW_STEPS else ""
+    robust, autoclip = robust_bound(finite), percentile(finite, AUTOCLIP_PERCENTILE)
     candidates = [
-        (
-            "robust",
-            _rounded_up(robust_bound(finite)),
-            f"median + {SIGMAS:g} robust deviations{few}",
-        ),
-        ("AutoClip", autoclip(finite), f"percentile {AUTOCLIP_PERCENTILE:g} of the norms{few}"),
+        ("robust", _rounded_up(robust), f"median + {SIGMAS:g} robust deviations{few}"),
+        ("AutoClip", autoclip, f"percentile {AUTOCLIP_PERCENTILE:g} of the norms{few}"),
         ("ZClip", zclip(finite), f"moving mean + {ZCLIP_Z:g} deviations{few}"),
     ]
     if given is not None:

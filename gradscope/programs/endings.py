@@ -58,7 +58,7 @@ def not_importable(target: str, error: BaseException) -> GradscopeError | None:
     return GradscopeError(
         f"{target} could not be imported: {error}",
         help=help,
-        detail=trimmed(error) if has_users_frames(error) else "",
+        detail=trimmed(error) if _innermost(error.__traceback__) else "",
     )
 
 
@@ -164,11 +164,6 @@ def _without_ours(frames: TracebackType | None) -> TracebackType | None:
     return kept
 
 
-def has_users_frames(error: BaseException) -> bool:
-    """Whether it came by any line of the user's, so that a traceback tells something."""
-    return _innermost(error.__traceback__) is not None
-
-
 def is_ours(error: BaseException) -> bool:
     """Whether gradscope's own code raised it: then it is a fault of ours and not the program's."""
     code = next(reversed(list(_codes(error.__traceback__))), None)
@@ -199,6 +194,7 @@ def _chain(one: traceback.TracebackException | None) -> Iterator[traceback.Trace
 
 
 def _innermost(frames: TracebackType | None) -> Location | None:
+    """The line of the user's; without one, a traceback tells nothing."""
     own = [one for one in links(frames) if kind_of(one.tb_frame.f_code) == USER]
     return resolve(own[-1].tb_frame.f_code, own[-1].tb_lasti) if own else None
 

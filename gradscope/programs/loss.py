@@ -238,15 +238,13 @@ def _check_inputs(
 def _instance(value: Any, reference: object) -> Callable[..., Any]:
     """A class is called without arguments, so that `--model net.py:Net` is enough; so is a function
     that takes none and makes the model."""
-    if isinstance(value, type):
-        needed = _required(value)
-        if needed:
-            raise GradscopeError(
-                f"{reference} needs {', '.join(needed)} to be made",
-                help=f"write them out: '{reference}({', '.join(f'{n}=...' for n in needed)})'",
-            )
-        value = call(str(reference), value)
-    elif isinstance(value, types.FunctionType) and not _parameters(value):
+    if isinstance(value, type) and (needed := _required(value)):
+        raise GradscopeError(
+            f"{reference} needs {', '.join(needed)} to be made",
+            help=f"write them out: '{reference}({', '.join(f'{n}=...' for n in needed)})'",
+        )
+    is_maker = isinstance(value, types.FunctionType) and not _parameters(value)
+    if isinstance(value, type) or is_maker:
         value = call(str(reference), value)
     if not callable(value):
         raise GradscopeError(

@@ -38,7 +38,6 @@ class Scopes:
     ) -> None:
         self.codes: list[Json] = []
         self.modules: list[Json] = []
-        self.globals = 0  # how many
         self._held, self._leaf = held, leaf
         self._numbers: dict[tuple[tuple[str, int, int], ...], int] = {}  # of chains
         self._code_ids: dict[int, tuple[CodeType, int]] = {}
@@ -108,7 +107,6 @@ class Scopes:
             )
             self.codes[code]["globals"] = known[1]
             self._compare(f"g{known[1]}", frame.f_globals, found)
-        self.globals = len(self._global_ids)
         return found
 
     def _compare(self, scope: str, now: Mapping[str, Any], found: dict[str, Json]) -> None:
