@@ -36,15 +36,8 @@ class Thresholds(Limits):
 NO_LIMITS = Thresholds()
 
 
-PRECISIONS = (
-    "float32",
-    "float64",
-    "bfloat16",
-    "float16",
-    "autocast",
-    "autocast-bfloat16",
-    "autocast-float16",
-)
+_DTYPES = ("float32", "float64", "bfloat16", "float16")
+PRECISIONS = (*_DTYPES, "autocast", "autocast-bfloat16", "autocast-float16")
 UNITS = {"": 1, "b": 1} | {
     f"{letter}{suffix}": base**power
     for power, letter in enumerate("kmgt", 1)

@@ -9,12 +9,6 @@ from gradscope.report.printable import TAB, Line, Segment, clean, expanded, wrap
 from gradscope.report.rendering import Options
 
 DOTS = "..."
-BETWEEN = (
-    ["+", "-"],
-    ["-", "+"],
-    ["+", "+"],
-    ["-", "-"],
-)  # the lines around one that a patch moves
 CONTEXT = 1  # unchanged lines shown on either side of a change
 
 _HUNK = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
@@ -80,7 +74,8 @@ def numbered(
     known = changes(patch)
     signs = [change.sign for change in known]
     for place, change in enumerate(known):
-        is_between = signs[place - 1 : place] + signs[place + 1 : place + 2] in BETWEEN
+        around = signs[place - 1 : place] + signs[place + 1 : place + 2]
+        is_between = len(around) == 2 and " " not in around  # it is what a patch moves
         if change.sign == " " and change.text in shown and not is_between:
             continue
         if last is not None and change.file != last.file:

@@ -17,21 +17,11 @@ WHOLE: dict[str, tuple[Any, str]] = {
     "torch.nn.utils.clip_grad_value_": (torch.nn.utils, "clip_grad_value_"),
 }
 # Reads or writes files, or runs what it is given.
-_BARRED = frozenset({
-    "torch.from_file",
-    "torch.Tensor.__reduce_ex__",
-    "torch.Tensor.__reduce__",
-    "torch.Tensor.__setstate__",
-    "torch.Tensor.register_hook",
-    "torch.Tensor.register_post_accumulate_grad_hook",
-    "torch.Tensor.apply_",
-    "torch.Tensor.map_",
-    "torch.Tensor.map2_",
-    "torch.Tensor.module_load",
-    "torch.Tensor.share_memory_",
-    "torch.Tensor.storage",
-    "torch.Tensor.untyped_storage",
-})  # fmt: skip
+_BARRED_METHODS = (
+    "__reduce_ex__ __reduce__ __setstate__ register_hook register_post_accumulate_grad_hook"
+    " apply_ map_ map2_ module_load share_memory_ storage untyped_storage"
+)
+_BARRED = {"torch.from_file", *(f"torch.Tensor.{name}" for name in _BARRED_METHODS.split())}
 _WRITTEN = ("data", "grad", "requires_grad", "real", "imag")  # attributes of a tensor
 _NATIVE = {
     "torch": torch._C._VariableFunctions,
