@@ -20,7 +20,7 @@ from gradscope.record.oprun import flatten
 from gradscope.record.probes.function_checks import FunctionChecks
 from gradscope.record.schema import OpInfo
 from gradscope.record.sites import ModuleFrame, calls_modules, note_site
-from gradscope.record.stand_ins import is_elsewhere, leave_us_out, stand_in
+from gradscope.record.stand_ins import is_elsewhere, leave_us_out, of_class, stand_in
 from gradscope.record.tracing import computes_values
 
 _sequence_nr = torch._C._autograd._get_sequence_nr
@@ -79,7 +79,7 @@ def follow_functions(
     """Have each custom Function checked that is called, keep `context.function` true, tell `on_run`
     of the node that it has made, and note the call under the node's number. Its own forward runs
     without grad, so the first op in there would take that number otherwise."""
-    original: Any = torch.autograd.Function.apply.__func__  # type: ignore[attr-defined]
+    original = of_class(torch.autograd.Function, "apply")
 
     def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
         if is_elsewhere(thread) or context.is_blind or not computes_values():

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from dataclasses import dataclass
 from functools import WRAPPER_ASSIGNMENTS, cache
 from threading import get_ident
-from types import CodeType, FunctionType, MethodType, TracebackType
+from types import ClassMethodDescriptorType, CodeType, FunctionType, MethodType, TracebackType
 from typing import Any
 
 import torch
@@ -60,7 +60,14 @@ def stand_in(
     if of_each:
         setattr(owner, name, _OfEach(original, new))
     else:
-        setattr(owner, name, type(old)(new) if isinstance(old, classmethod | staticmethod) else new)
+        kind = classmethod if isinstance(old, ClassMethodDescriptorType) else type(old)
+        setattr(owner, name, kind(new) if kind in (classmethod, staticmethod) else new)
+
+
+def of_class(owner: type, name: str) -> Callable[..., Any]:
+    """A class method as a function of the class; torch 2.14 has written some in C."""
+    held = vars(owner)[name]
+    return getattr(held, "__func__", held)  # type: ignore[no-any-return]
 
 
 def around(

@@ -22,7 +22,7 @@ from gradscope.record.observation import Observation
 from gradscope.record.oprun import flatten
 from gradscope.record.optimizers import Work, watch_optimizers
 from gradscope.record.sites import USER, kind_of
-from gradscope.record.stand_ins import stand_in
+from gradscope.record.stand_ins import of_class, stand_in
 from gradscope.record.tracing import computes_values, unobserved
 
 MOST_CALLS = 200_000
@@ -78,8 +78,8 @@ class Tape:
         for name, (owner, attribute) in WHOLE.items():
             assert name_of(getattr(owner, attribute)) == name
             self._stand_around(owner, attribute)
-        function: Any = torch.autograd.Function
-        stand_in(self._stack, function, "apply", self._around_apply(function.apply.__func__))
+        function = torch.autograd.Function
+        stand_in(self._stack, function, "apply", self._around_apply(of_class(function, "apply")))
         watch_optimizers(self._stack, self._before_update, self._after_update, self._made)
         self._stack.enter_context(_Mode(self.call))
 
