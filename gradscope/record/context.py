@@ -103,7 +103,9 @@ class RunContext:
         self.bounds.forget()
 
     def call_of_node(self, node: Any) -> Note | None:
-        """The forward call that made an autograd node."""
+        """The forward call that made an autograd node, if there is one."""
+        if node is None:
+            return None
         seq = node._sequence_nr()
         if node_name(node) == "CopySlices":
             # Made after the in-place op on a view had returned; that op's own node is one below.

@@ -2,10 +2,7 @@
 
 import ast
 
-from torch.utils.checkpoint import CheckpointError
-
 from gradscope.facts import Location, refusals
-from gradscope.record.context import RunContext
 from gradscope.record.definitions import span, written_at
 from gradscope.record.refusals.exceptions import Raised
 from gradscope.record.stand_ins import links
@@ -16,16 +13,14 @@ _CHECKPOINTS = frozenset(
 _MOST_ASKED = 256  # nodes of the graph, the youngest first: backward meets these first
 
 
-def computed_again(
-    error: CheckpointError, context: RunContext, raised: Raised
-) -> refusals.ComputedAgain:
+def computed_again(raised: Raised) -> refusals.ComputedAgain:
     differ: list[tuple[int, dict[str, object], dict[str, object]]] = []
-    for one in links(error.__traceback__):
+    for one in links(raised.error.__traceback__):
         differ = one.tb_frame.f_locals.get("nb_meta_different") or differ
     shapes = [_shape(one) for one in differ[0][1:]] if differ else []
     before, after = shapes or (None, None)
     return refusals.ComputedAgain(
-        **raised.at, location=_called_at(context, raised), before=before, after=after
+        **raised.at, location=_called_at(raised), before=before, after=after
     )
 
 
@@ -34,11 +29,11 @@ def _shape(metadata: dict[str, object]) -> tuple[int, ...]:
     return tuple(shape) if isinstance(shape, tuple) else ()
 
 
-def _called_at(context: RunContext, raised: Raised) -> Location | None:
+def _called_at(raised: Raised) -> Location | None:
     """The call of `checkpoint` through which the youngest nodes were made that have one."""
     nodes = sorted(raised.nodes, key=lambda one: one._sequence_nr(), reverse=True)
     for node in nodes[:_MOST_ASKED]:
-        note = context.call_of_node(node)
+        note = raised.context.call_of_node(node)
         for code, instruction in note.user if note is not None else ():
             source, call = written_at(code, instruction)
             if source is not None and isinstance(call, ast.Call):

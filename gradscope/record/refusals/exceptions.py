@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import copy
+from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from types import FrameType
@@ -13,11 +14,13 @@ import torch
 
 from gradscope.dataclass import dataclass
 from gradscope.facts import Location
+from gradscope.record.context import RunContext
 from gradscope.record.definitions import source_of, updated_at
 from gradscope.record.graph import Nodes, consumers
 from gradscope.record.held import alive, variables
 from gradscope.record.oprun import flatten
 from gradscope.record.optimizers import parameters_of
+from gradscope.record.refusals.notes import Notes
 from gradscope.record.sites import USER, kind_of, resolve
 from gradscope.record.sizes.flow import Flow
 from gradscope.record.stand_ins import links
@@ -38,22 +41,27 @@ class Raised:
     """`frames` are the user's, innermost first, with the `places` that they had come to. `nodes`
     are those of the graph of the `roots`, `inputs` what they were to be differentiated by. `making`
     has the variables of an optimizer's functions, with it; `copied` is what `deepcopy` was at, and
-    `copied_of` the module that holds it. `said` is torch's text."""
+    `copied_of` the module that holds it. `flow` is that of the forward that runs, or whose backward
+    raised; `switch` are the frames that have switched gradients off."""
 
+    error: BaseException
+    notes: Notes
+    context: RunContext
+    flow: Flow | None
     frames: list[FrameType]
     places: list[Location]
     roots: list[torch.Tensor]
     inputs: list[torch.Tensor]
-    step: int
-    flow: Flow | None
     nodes: Nodes
+    switch: tuple[Location, ...]
     making: list[tuple[torch.optim.Optimizer, Mapping[str, Any]]]
     copied: torch.Tensor | None
     copied_of: torch.nn.Module | None
-    said: str
 
     @classmethod
-    def by(cls, error: BaseException, flow: Flow | None, step: int) -> Raised:
+    def by(
+        cls, error: BaseException, notes: Notes, context: RunContext, flow: Flow | None
+    ) -> Raised:
         frames: list[FrameType] = []
         places: list[Location] = []
         roots, inputs = list[torch.Tensor](), list[torch.Tensor]()
@@ -77,13 +85,15 @@ class Raised:
             elif isinstance(maker := frame.f_locals.get("self"), torch.optim.Optimizer):
                 making.append((maker, frame.f_locals))
         nodes = consumers([root.grad_fn for root in roots if root.grad_fn is not None])
-        held = making, copied, copied_of
-        return cls(frames, places, roots, inputs, step, flow, nodes, *held, str(error))
+        switch = notes.switches.left_off(frames[0] if frames else None)
+        held = switch, making, copied, copied_of
+        return cls(error, notes, context, flow, frames, places, roots, inputs, nodes, *held)
 
     @property
     def at(self) -> dict[str, Any]:
         """When and where, as the fields of a refusal."""
-        return {"step": self.step, "raised_at": self.place, "frames": tuple(self.places)}
+        step = self.context.step
+        return {"step": step, "raised_at": self.place, "frames": tuple(self.places)}
 
     @property
     def frame(self) -> FrameType | None:
@@ -105,6 +115,10 @@ class Raised:
         """The source of a part of that."""
         return self.source.of(node) if self.source is not None else ""
 
+    def name(self, tensor: torch.Tensor) -> str:
+        """What the program calls a tensor there."""
+        return self.context.names.name(tensor, self.frame) or ""
+
     @property
     def source(self) -> Source | None:
         return source_of(self.frame.f_code.co_filename) if self.frame is not None else None
@@ -113,9 +127,13 @@ class Raised:
         """Those that require a gradient, and that an optimizer or a variable holds."""
         for optimizer in alive(torch.optim.Optimizer):
             yield from (one for one in parameters_of(optimizer) if one.requires_grad)
+        yield from (one for one in self.tensors_held() if one.is_leaf and one.requires_grad)
+
+    def tensors_held(self) -> Iterator[torch.Tensor]:
+        """The variables of the frames that are tensors."""
         for frame in self.frames:
             for _, one in variables(frame.f_locals):
-                if isinstance(one, torch.Tensor) and one.is_leaf and one.requires_grad:
+                if isinstance(one, torch.Tensor):
                     yield one
 
 
@@ -149,15 +167,27 @@ def gradient_read_at(raised: Raised) -> tuple[str, torch.Tensor, Location | None
     return None
 
 
-def held(holder: ast.expr, frame: FrameType | None) -> Any:
-    """What `w`, `self.scale`, `net.weight` are in a frame; None where that is not plain."""
-    if frame is not None and isinstance(holder, ast.Name):
-        return frame.f_locals.get(holder.id, frame.f_globals.get(holder.id))
-    if isinstance(holder, ast.Attribute):
-        owner = held(holder.value, frame)
-        if isinstance(owner, torch.nn.Module):
-            return owner._parameters.get(holder.attr, owner._modules.get(holder.attr))
-        return getattr(owner, "__dict__", {}).get(holder.attr)
+def held(node: ast.expr, frame: FrameType | None) -> Any:
+    """What `w`, `net.weight`, `batch["x"]` are in a frame, without a question that the program's
+    own code would answer; None where that is not plain."""
+    match node:
+        case ast.Name(id=name) if frame is not None:
+            return frame.f_locals.get(name, frame.f_globals.get(name))
+        case ast.Attribute(value=value, attr=name):
+            owner = held(value, frame)
+            if isinstance(owner, tuple) and name in (fields := getattr(owner, "_fields", ())):
+                return owner[fields.index(name)]
+            parts = getattr(owner, "__dict__", {})
+            if isinstance(owner, torch.nn.Module):
+                parts = {**parts, **owner._modules, **owner._parameters}
+            return parts.get(name)
+        case ast.Subscript(value=value, slice=ast.Constant(value=key)):
+            owner = held(value, frame)
+            if isinstance(owner, torch.nn.Module):
+                return owner._modules.get(str(key))
+            if type(owner) in (list, tuple, deque):
+                return owner[key] if key in range(len(owner)) else None
+            return dict.get(owner, key) if isinstance(owner, dict) else None
     return None
 
 

@@ -1,7 +1,7 @@
 """A call that is given what a tensor was computed from, where it was to be given the tensor."""
 
 import ast
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from types import FrameType
 from typing import Any
@@ -11,7 +11,6 @@ import torch
 from gradscope.facts import Location, refusals
 from gradscope.record.definitions import source_of, span
 from gradscope.record.refusals.exceptions import Raised, held
-from gradscope.record.refusals.notes import Pass
 from gradscope.source import Source, binding, expression
 from gradscope.source.tree import parts
 
@@ -31,10 +30,11 @@ def given_instead(raised: Raised, tensor: torch.Tensor) -> refusals.Given | None
     return None
 
 
-def without_gradient(raised: Raised, passes: Sequence[Pass]) -> refusals.NotUsed | None:
-    """Of a leaf whose gradient was read and is None, since the last of these passes has not reached
-    it: as `given_instead`."""
-    if (frame := raised.frame) is None or not passes or raised.place is None:
+def without_gradient(raised: Raised) -> refusals.NotUsed | None:
+    """Of a leaf whose gradient was read and is None, since the last pass has not reached it: as
+    `given_instead`."""
+    frame, passes = raised.frame, raised.notes.passes
+    if frame is None or not passes or raised.place is None:
         return None
     place = passes[-1].place
     source, asked = _written(frame, place)
@@ -46,7 +46,7 @@ def without_gradient(raised: Raised, passes: Sequence[Pass]) -> refusals.NotUsed
         if read.attr == "grad" and isinstance(name, ast.Name) and is_bare and leaf.grad is None:
             given = _behind_call(frame, source, asked, name)
             if given is not None:
-                at = {**raised.at, "step": max(raised.step - 1, 0)}  # that backward is over
+                at = {**raised.at, "step": max(raised.context.step - 1, 0)}  # that backward is over
                 return refusals.NotUsed(**at, name=name.id, given=given, location=given.call)
     return None
 
@@ -63,7 +63,7 @@ def _behind_call(
     made, tensor = binding(source, name), held(name, frame)
     if made is None or made.value is None:
         return None
-    alike = (one for one in _read(made.value) if _is_alike(_value(one, frame), tensor))
+    alike = (one for one in _read(made.value) if _is_alike(held(one, frame), tensor))
     originals = [one for one in alike if source.of(one) != name.id]
     calls = _behind(source, asked, name.id)
     later = [one for one in calls if one.lineno > (made.statement.end_lineno or 0)]
@@ -128,23 +128,6 @@ def _holder(source: Source, node: ast.expr) -> str:
     if is_key and isinstance(node.slice.value, str):  # type: ignore[attr-defined]
         return source.of(node.value)  # type: ignore[attr-defined]
     return source.of(node.value) if isinstance(node, ast.Attribute) else ""
-
-
-def _value(node: ast.expr, frame: FrameType) -> Any:
-    """Without a question that the program's own code would answer."""
-    match node:
-        case ast.Subscript(value=value, slice=ast.Constant(value=key)):
-            holder = held(value, frame)
-            if type(holder) in (list, tuple) and key in range(len(holder)):
-                return holder[key]
-            return dict.get(holder, key) if isinstance(holder, dict) else None
-        case ast.Attribute(value=value, attr=name) if isinstance(
-            holder := held(value, frame), tuple
-        ):
-            fields = getattr(type(holder), "_fields", ())
-            return holder[fields.index(name)] if name in fields else None
-        case _:
-            return held(node, frame)
 
 
 def _is_alike(value: Any, tensor: torch.Tensor) -> bool:

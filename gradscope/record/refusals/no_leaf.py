@@ -9,13 +9,12 @@ from types import FrameType
 import torch
 
 from gradscope.facts import refusals
-from gradscope.record.context import RunContext
 from gradscope.record.definitions import attribute, definition, function_of, span
 from gradscope.record.refusals.exceptions import Raised, held, written_at
 from gradscope.source.tree import last_name, parts
 
 
-def computed_given(context: RunContext, raised: Raised) -> refusals.ComputedGiven | None:
+def computed_given(raised: Raised) -> refusals.ComputedGiven | None:
     """A tensor with a graph, among the parameters of an optimizer."""
     for optimizer, scope in raised.making:
         tensor = scope.get("param")
@@ -23,13 +22,13 @@ def computed_given(context: RunContext, raised: Raised) -> refusals.ComputedGive
             return refusals.ComputedGiven(
                 **raised.at,
                 optimizer=type(optimizer).__name__,
-                name=context.names.name(tensor, raised.frame) or "",
-                made=context.call(tensor.grad_fn),
+                name=raised.name(tensor),
+                made=raised.context.call(tensor.grad_fn),
             )
     return None
 
 
-def nothing_given(context: RunContext, raised: Raised) -> refusals.NothingGiven | None:
+def nothing_given(raised: Raised) -> refusals.NothingGiven | None:
     """No parameters: an iterator that is at its end, or a model that holds its own elsewhere."""
     if not raised.making:
         return None
@@ -37,8 +36,8 @@ def nothing_given(context: RunContext, raised: Raised) -> refusals.NothingGiven 
     match raised.node:
         case ast.Call(args=[given, *_]) if isinstance(held(given, raised.frame), Iterator):
             return refusals.NothingGiven(**fields, consumed=True)
-    context.names.look(raised.frame)
-    owners = list(context.names.unregistered.values())
+    raised.context.names.look(raised.frame)
+    owners = list(raised.context.names.unregistered.values())
     return refusals.NothingGiven(
         **fields,
         unregistered=tuple(owner.name for owner in owners),
@@ -46,7 +45,7 @@ def nothing_given(context: RunContext, raised: Raised) -> refusals.NothingGiven 
     )
 
 
-def copied_with_graph(context: RunContext, raised: Raised) -> refusals.CopiedWithGraph | None:
+def copied_with_graph(raised: Raised) -> refusals.CopiedWithGraph | None:
     """A tensor that a forward has left on its module."""
     tensor, module = raised.copied, raised.copied_of
     held = vars(module) if module is not None else {}
@@ -55,22 +54,22 @@ def copied_with_graph(context: RunContext, raised: Raised) -> refusals.CopiedWit
         return None
     return refusals.CopiedWithGraph(
         **raised.at,
-        name=context.names.name(tensor, raised.frame) or name,
+        name=raised.name(tensor) or name,
         module=type(module).__name__,
         attribute=name,
         location=attribute(type(module), name),
     )
 
 
-def given_twice(context: RunContext, raised: Raised) -> refusals.GivenTwice | None:
+def given_twice(raised: Raised) -> refusals.GivenTwice | None:
     """Parameters of one group that another one has as well, where one has all of the other's."""
-    context.names.look(raised.frame)
+    raised.context.names.look(raised.frame)
     for optimizer, scope in raised.making:
         groups = [*optimizer.param_groups, scope.get("param_group", {"params": ()})]
         by_id = [{id(one): one for one in group["params"]} for group in groups]
         for (whole, more), (part, fewer) in permutations(enumerate(by_id), 2):
             if fewer and fewer.keys() < more.keys():
-                names = (context.names.name(one, raised.frame) for one in fewer.values())
+                names = map(raised.name, fewer.values())
                 return refusals.GivenTwice(
                     **raised.at,
                     optimizer=type(optimizer).__name__,
@@ -81,11 +80,7 @@ def given_twice(context: RunContext, raised: Raised) -> refusals.GivenTwice | No
     return None
 
 
-def whole_numbers(context: RunContext, raised: Raised) -> refusals.WholeNumbers:
-    return refusals.WholeNumbers(**raised.at)
-
-
-def read_as_array(context: RunContext, raised: Raised) -> refusals.ReadAsArray | None:
+def read_as_array(raised: Raised) -> refusals.ReadAsArray | None:
     """A tensor with a graph that NumPy was given, or asked by its method."""
     match raised.node:
         case ast.Call(func=ast.Attribute(value=receiver, attr="numpy")):
@@ -98,7 +93,7 @@ def read_as_array(context: RunContext, raised: Raised) -> refusals.ReadAsArray |
     return None
 
 
-def switched_off(context: RunContext, raised: Raised) -> refusals.SwitchedOff | None:
+def switched_off(raised: Raised) -> refusals.SwitchedOff | None:
     """What was told to require no gradient, and is computed."""
     match raised.node:
         case ast.Call(func=ast.Attribute(value=told)) | ast.Attribute(value=told):
@@ -106,14 +101,14 @@ def switched_off(context: RunContext, raised: Raised) -> refusals.SwitchedOff | 
     return None
 
 
-def parameter_replaced(context: RunContext, raised: Raised) -> refusals.ParameterReplaced | None:
+def parameter_replaced(raised: Raised) -> refusals.ParameterReplaced | None:
     """A parameter in the place of which a tensor was to be set."""
     name, parameter = written_at(raised)
     is_one = isinstance(parameter, torch.nn.Parameter)
     return refusals.ParameterReplaced(**raised.at, name=name) if is_one else None
 
 
-def saved_no_tensor(context: RunContext, raised: Raised) -> refusals.SavedNoTensor | None:
+def saved_no_tensor(raised: Raised) -> refusals.SavedNoTensor | None:
     """What a custom forward was to save, and is no tensor. torch raises once that has returned."""
     frame = raised.frame
     match raised.node:

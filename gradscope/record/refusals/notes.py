@@ -2,11 +2,13 @@
 and what the last backward passes ran through."""
 
 import re
+import sys
 import weakref
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from itertools import islice
-from types import FrameType, FunctionType, GeneratorType
+from types import CodeType, FrameType, FunctionType, GeneratorType
 from typing import Any
 
 import torch
@@ -17,14 +19,13 @@ from gradscope.facts import Carried, Location
 from gradscope.record import sites
 from gradscope.record.context import RunContext
 from gradscope.record.events.provenance import storage_key
-from gradscope.record.grad_modes import guard_of
+from gradscope.record.grad_modes import guard_of, is_statement, switched_off_at
 from gradscope.record.held import alive, parts_of, variables
 from gradscope.record.journal import Note
 from gradscope.record.optimizers import Work, held_by, parameters_of
 from gradscope.record.passes import BackwardPass
-from gradscope.record.refusals.switches import Switches
 from gradscope.record.schema import OpInfo
-from gradscope.record.stand_ins import behind
+from gradscope.record.stand_ins import behind, is_elsewhere, stand_in
 
 _sequence_nr = torch._C._autograd._get_sequence_nr
 _PASSES = 4  # backward passes whose graphs are known, as in the journal
@@ -34,6 +35,7 @@ _MOST_UPDATES = 16
 _MOST_MODULES = 1_000  # whose attributes are looked at
 _HOLDERS = (torch.Tensor, list, tuple)
 _LARGEST = 20_000  # nodes of a graph that is kept in mind
+_Optimizer = tuple[weakref.ref[Any], sites.Site]  # with where it was made, or loaded
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +78,48 @@ class Updated:
         return list(parameters_of(optimizer)) if optimizer is not None else []
 
 
+class Switches:
+    """The calls of `torch.set_grad_enabled` in one thread, by the instruction that makes them: what
+    they were given last. Which of them are no `with` is asked of the source, once autograd raises.
+    """
+
+    def __init__(self) -> None:
+        self.had_grad = True  # when the program ended
+        # In the order of their last calls; the code is kept, so that its identity is no other's.
+        self._calls: dict[tuple[int, int, bool], tuple[CodeType, sites.Site]] = {}
+
+    def begin(self, stack: ExitStack, thread: int) -> None:
+        """Note them until `stack` ends."""
+        kind: Any = torch.set_grad_enabled
+        original, calls = kind.__init__, self._calls
+
+        def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+            original(self, *args, **kwargs)
+            if is_elsewhere(thread):
+                return
+            frame = sys._getframe(1)
+            code, mode = frame.f_code, bool(self.mode)
+            key = id(code), frame.f_lasti, mode
+            is_told = not mode and sites.kind_of(code) == sites.USER
+            calls.pop(key, None)
+            calls[key] = code, sites.note_site(frame)[0] if is_told else ()
+
+        stand_in(stack, kind, "__init__", __init__)
+
+    def left_off(self, frame: FrameType | None) -> tuple[Location, ...]:
+        """The program's frames, innermost first, at the last statement that has switched them off,
+        where they are off in the end. Of one that was not seen, what the file of `frame` tells."""
+        if self.had_grad:
+            return ()
+        for (_, lasti, mode), (code, site) in reversed(self._calls.items()):
+            if (mode or site) and is_statement(code, lasti):
+                if mode:
+                    break
+                return tuple(sites.resolve(*one) for one in site)
+        read = switched_off_at(frame.f_code) if frame is not None else None
+        return (read,) if read is not None else ()
+
+
 def _left_on() -> Location | None:
     """The `with torch.no_grad()` in which a generator waits, having handed a value out: it holds
     for whoever takes that."""
@@ -92,8 +136,8 @@ class Notes:
         self._context = context
         self.writes: deque[Noted] = deque(maxlen=_MOST_WRITES)
         self.updates: deque[Updated] = deque(maxlen=_MOST_UPDATES)
-        self._optimizers: list[tuple[weakref.ref[Any], sites.Site]] = []
-        self._loaded: list[tuple[weakref.ref[Any], sites.Site]] = []
+        self._made: list[_Optimizer] = []
+        self._loaded: list[_Optimizer] = []
         self.passes: list[Pass] = []  # the latest, and the last one at each place before these
         self.left_on: Location | None = None  # what had switched gradients off when autograd raised
         self.switches = Switches()
@@ -103,16 +147,14 @@ class Notes:
         self.left_on = _left_on() if not torch.is_grad_enabled() else None
 
     def optimizer_made(self, optimizer: Any, frame: FrameType) -> None:
-        if len(self._optimizers) < _MOST_UPDATES:
-            self._optimizers.append((weakref.ref(optimizer), sites.note_site(frame)[0]))
+        _note_optimizer(self._made, optimizer, frame)
 
     def optimizer_loaded(self, optimizer: Any, frame: FrameType) -> None:
-        if len(self._loaded) < _MOST_UPDATES:
-            self._loaded.append((weakref.ref(optimizer), sites.note_site(frame)[0]))
+        _note_optimizer(self._loaded, optimizer, frame)
 
     def place_of(self, optimizer: Any) -> Location | None:
         """Where an optimizer was made."""
-        return _place_of(optimizer, self._optimizers)
+        return _place_of(optimizer, self._made)
 
     def loaded_at(self, optimizer: Any) -> Location | None:
         """Where an optimizer was given its state last."""
@@ -121,7 +163,7 @@ class Notes:
     def waiting(self, after: Sequence[Updated]) -> Iterator[set[int]]:
         """The parameters, by id, of each optimizer that is not among these updates."""
         stepped = [one.optimizer() for one in after]
-        for optimizer in (one() for one, _ in self._optimizers):
+        for optimizer in (one() for one, _ in self._made):
             if optimizer is not None and not any(optimizer is one for one in stepped):
                 yield held_by(optimizer)
 
@@ -175,9 +217,12 @@ class Notes:
         del self.passes[:-_MOST_PASSES]
 
 
-def _place_of(
-    optimizer: Any, known: Iterable[tuple[weakref.ref[Any], sites.Site]]
-) -> Location | None:
+def _note_optimizer(known: list[_Optimizer], optimizer: Any, frame: FrameType) -> None:
+    if len(known) < _MOST_UPDATES:
+        known.append((weakref.ref(optimizer), sites.note_site(frame)[0]))
+
+
+def _place_of(optimizer: Any, known: Iterable[_Optimizer]) -> Location | None:
     sites_of = (site for one, site in known if one() is optimizer)
     return next(map(sites.place_of, sites_of), None)
 

@@ -9,7 +9,6 @@ import torch
 
 from gradscope.facts import Call, refusals
 from gradscope.record import graph
-from gradscope.record.context import RunContext
 from gradscope.record.events.provenance import storage_key
 from gradscope.record.held import parts_of, reached_from
 from gradscope.record.refusals.exceptions import Raised
@@ -19,25 +18,21 @@ _MOST_COMPARED = 1 << 24  # elements
 _MOST_PARTS = 64  # of a tensor, that may have been copied
 
 
-def told(
-    context: RunContext, raised: Raised, tensor: torch.Tensor, found: refusals.NotUsed
-) -> refusals.NotUsed:
+def told(raised: Raised, tensor: torch.Tensor, found: refusals.NotUsed) -> refusals.NotUsed:
     """With what was read in the place of the tensor, and where the innermost function calls that
     which the exception has come through as well; and with the call that is to be given it."""
-    found = _with_reader(context, raised, tensor, found)
+    found = _with_reader(raised, tensor, found)
     given = given_instead(raised, tensor) if not found.original else None
     return replace(found, given=given, location=given.call) if given is not None else found
 
 
-def _with_reader(
-    context: RunContext, raised: Raised, tensor: torch.Tensor, found: refusals.NotUsed
-) -> refusals.NotUsed:
-    original, read = "", _reader(context, raised, tensor, copied=False)
+def _with_reader(raised: Raised, tensor: torch.Tensor, found: refusals.NotUsed) -> refusals.NotUsed:
+    original, read = "", _reader(raised, tensor, copied=False)
     copied = read is None and tensor.grad_fn is None
     if copied:
-        read = _reader(context, raised, tensor, copied=True)
+        read = _reader(raised, tensor, copied=True)
     elif read is None:
-        original, read = _updated(context, raised, tensor)
+        original, read = _updated(raised, tensor)
     if read is None:
         return found
     outermost_first = reversed([*zip(raised.places, raised.frames, strict=True)])
@@ -63,7 +58,7 @@ def _holders(frame: FrameType, tensor: torch.Tensor) -> Iterator[str]:
             yield name
 
 
-def _updated(context: RunContext, raised: Raised, tensor: torch.Tensor) -> tuple[str, Call | None]:
+def _updated(raised: Raised, tensor: torch.Tensor) -> tuple[str, Call | None]:
     """The leaf of its shape that a tensor was computed from, and the call that has read that since:
     as where a module reads its own weight and not the updated one that it was given."""
     if (made := tensor.grad_fn) is None:
@@ -74,22 +69,20 @@ def _updated(context: RunContext, raised: Raised, tensor: torch.Tensor) -> tuple
             since = [
                 one for one in raised.nodes[node] if not graph.is_older(one, made._sequence_nr())
             ]
-            call = context.call(since[0]) if since else None
+            call = raised.context.call(since[0]) if since else None
             if call is not None and call.location is not None:
-                return context.names.name(leaf, raised.frame) or "", call
+                return raised.name(leaf), call
     return "", None
 
 
-def _reader(
-    context: RunContext, raised: Raised, tensor: torch.Tensor, *, copied: bool
-) -> Call | None:
+def _reader(raised: Raised, tensor: torch.Tensor, *, copied: bool) -> Call | None:
     """The first op of the graph that has saved another tensor, of which this one is a view, or has
     `copied` a part."""
     is_of = _is_copy if copied else _is_view
     for node in sorted(raised.nodes, key=lambda one: one._sequence_nr()):
         kept = (graph.saved(node, role) for role in graph.roles(node))
         if any(is_of(tensor, one) for one in kept if one is not None):
-            return context.call(node)
+            return raised.context.call(node)
     return None
 
 

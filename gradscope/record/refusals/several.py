@@ -10,7 +10,6 @@ import torch
 from gradscope.facts import Call, Location
 from gradscope.ops.traits import Trait, has
 from gradscope.record import graph
-from gradscope.record.context import RunContext
 from gradscope.record.definitions import written_at
 from gradscope.record.journal import Note
 from gradscope.record.refusals.exceptions import Raised
@@ -23,17 +22,14 @@ from gradscope.source.tree import Op, covers
 _OF_SEVERAL = Trait.SUMS | Trait.AVERAGES | Trait.SPREADS
 
 
-def left_so(
-    context: RunContext, raised: Raised, root: torch.Tensor
-) -> tuple[Call | None, Location | None]:
+def left_so(raised: Raised, root: torch.Tensor) -> tuple[Call | None, Location | None]:
     """The op that made it, and did more than multiply it by a number; and where that stands, unless
     it is in what is differentiated, or several numbers are wanted: as the output of a model, or to
     be added up, or chosen from, elsewhere."""
-    node = root.grad_fn
+    node, context = root.grad_fn, raised.context
     while (below := _scaled(node)) is not None:
         node = below
-    note = context.call_of_node(node) if node is not None else None
-    call = context.call(node) if node is not None else None
+    note, call = context.call_of_node(node), context.call(node)
     at, here = call.location if call is not None else None, raised.place
     if note is None or at is None or here is None:
         return call, None

@@ -8,18 +8,29 @@ from typing import Any
 import torch
 
 from gradscope.facts import Location, refusals
-from gradscope.record.context import RunContext
 from gradscope.record.definitions import body_of, span
 from gradscope.record.held import alive
 from gradscope.record.names import Names
 from gradscope.record.optimizers import parameters_of
-from gradscope.record.refusals.exceptions import Raised
+from gradscope.record.refusals.exceptions import Raised, stepping
 from gradscope.record.sites import USER, kind_of
 
 _OF_THEIR_OWN = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 
 
-def layout(optimizer: Any, names: Names, fields: dict[str, Any]) -> refusals.LayoutRefused | None:
+def refused(raised: Raised) -> refusals.AnyRefusal | None:
+    """By the optimizer whose step has raised."""
+    optimizer, names, notes = stepping(raised.error), raised.context.names, raised.notes
+    names.look(raised.frame)
+    at = {**raised.at, "location": notes.place_of(optimizer), "optimizer": type(optimizer).__name__}
+    return (
+        _layout(optimizer, names, at)
+        or _setting(optimizer, at, raised.frames)
+        or _state(optimizer, names, {**at, "loaded": notes.loaded_at(optimizer)})
+    )
+
+
+def _layout(optimizer: Any, names: Names, fields: dict[str, Any]) -> refusals.LayoutRefused | None:
     """Gradients that are sparse; for the optimizer that takes such alone, those that are dense."""
     held = {one: one.grad for one in parameters_of(optimizer) if one.grad is not None}
     sparse = [one for one, grad in held.items() if grad.layout is not torch.strided]
@@ -34,7 +45,6 @@ def layout(optimizer: Any, names: Names, fields: dict[str, Any]) -> refusals.Lay
     places = [names.made(path)[0] for path in choosing]
     return refusals.LayoutRefused(
         **fields,
-        optimizer=type(optimizer).__name__,
         sparse=not takes_sparse,
         names=tuple(one.name for one in owners if one is not None),
         held=len(held),
@@ -42,7 +52,7 @@ def layout(optimizer: Any, names: Names, fields: dict[str, Any]) -> refusals.Lay
     )
 
 
-def setting(
+def _setting(
     optimizer: Any, fields: dict[str, Any], frames: Sequence[FrameType]
 ) -> refusals.ComplexSetting | None:
     """A number that is complex, as Python makes it of a negative one to a power with a fraction."""
@@ -54,7 +64,6 @@ def setting(
                 place = {"location": powers[0] if len(powers) == 1 else None}
                 return refusals.ComplexSetting(
                     **fields | place,
-                    optimizer=type(optimizer).__name__,
                     name=str(name),
                     real=value.real,
                     imaginary=value.imag,
@@ -86,7 +95,7 @@ def _powers(codes: Iterable[CodeType]) -> list[Location]:
     return list(found)
 
 
-def state(optimizer: Any, names: Names, fields: dict[str, Any]) -> refusals.StateOfAnother | None:
+def _state(optimizer: Any, names: Names, fields: dict[str, Any]) -> refusals.StateOfAnother | None:
     """The state that an optimizer was loaded with, where its shapes are not the parameters'."""
     parameters = list(parameters_of(optimizer))
     for key in dict.fromkeys(key for one in parameters for key in optimizer.state.get(one, ())):
@@ -100,7 +109,6 @@ def state(optimizer: Any, names: Names, fields: dict[str, Any]) -> refusals.Stat
         owner = names.owners.get(id(wrong[0]))
         return refusals.StateOfAnother(
             **fields,
-            optimizer=type(optimizer).__name__,
             name=owner.name if owner is not None else "",
             shape=tuple(wrong[0].shape),
             key=str(key),
@@ -108,7 +116,3 @@ def state(optimizer: Any, names: Names, fields: dict[str, Any]) -> refusals.Stat
             in_order=in_order,
         )
     return None
-
-
-def unscaled_twice(context: RunContext, raised: Raised) -> refusals.AnyRefusal:
-    return refusals.UnscaledTwice(**raised.at)

@@ -8,7 +8,6 @@ from torch.autograd.function import once_differentiable
 
 from gradscope.facts import refusals
 from gradscope.ops.traits import key
-from gradscope.record.context import RunContext
 from gradscope.record.definitions import decorated_at
 from gradscope.record.graph import function_name
 from gradscope.record.refusals.exceptions import Raised
@@ -19,24 +18,24 @@ _OP = re.compile(r"derivative for (?:aten::|')(\w+?)(?:_backward|_grad)?'? is no
 _ONCE = once_differentiable(lambda ctx, *grads: None).__code__
 
 
-def of_op(context: RunContext, raised: Raised) -> refusals.AnyRefusal | None:
-    found = _OP.search(raised.said)
+def of_op(raised: Raised) -> refusals.AnyRefusal | None:
+    found = _OP.search(str(raised.error))
     if found is None:
         return None
-    calls = (call for call in map(context.call, raised.nodes) if call is not None)
+    calls = (call for call in map(raised.context.call, raised.nodes) if call is not None)
     made = next((call for call in calls if key(call.op) == key(found[1])), None)
     return refusals.NotTwice(**raised.at, op=made.op if made is not None else found[1], made=made)
 
 
-def of_function(context: RunContext, raised: Raised) -> refusals.AnyRefusal | None:
+def of_function(raised: Raised) -> refusals.AnyRefusal | None:
     """Which of several it was, the node that raises does not tell."""
-    nodes = {_function_of(node): node for node in raised.nodes}
+    nodes = {getattr(node, "_forward_cls", None): node for node in raised.nodes}
     once = {
         one: code
         for one in nodes
         if one is not None and (code := _marked(one.backward)) is not None
     }
-    made = (context.call(nodes[one]) for one in once)
+    made = (raised.context.call(nodes[one]) for one in once)
     marks = (decorated_at(code, "once_differentiable") for code in once.values())
     return refusals.NotTwice(
         **raised.at,
@@ -44,11 +43,6 @@ def of_function(context: RunContext, raised: Raised) -> refusals.AnyRefusal | No
         functions=tuple(map(function_name, once)),
         marks=tuple(filter(None, marks)),
     )
-
-
-def _function_of(node: Any) -> Any:
-    """The custom Function of a node."""
-    return getattr(node, "_forward_cls", None)
 
 
 def _marked(backward: Any) -> CodeType | None:
