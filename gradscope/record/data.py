@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
+from itertools import dropwhile
 from types import FrameType
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -22,7 +23,7 @@ from gradscope.record.dispatch import Unseen
 from gradscope.record.finite import holds_bad, plain
 from gradscope.record.forking import can_fork, forked
 from gradscope.record.sites import OURS, kind_of, kind_of_file, note_site, resolve
-from gradscope.record.stand_ins import stand_in, without_us
+from gradscope.record.stand_ins import outward, stand_in, without_us
 from gradscope.record.tracing import unobserved
 
 _MOST = 3  # samples that are made again, a run
@@ -81,7 +82,7 @@ class Loaders:
         self._made_again += 1
         if self._made_again > _MOST:
             return None
-        return forked(lambda: _first_bad(dataset, index), _PATIENCE)
+        return forked(lambda: _FirstBad().of(dataset, index), _PATIENCE)
 
 
 def _bad_one(tensor: torch.Tensor, asked: Any) -> int | None:
@@ -98,19 +99,17 @@ def _bad_one(tensor: torch.Tensor, asked: Any) -> int | None:
     return found if isinstance(found, int) else None
 
 
-def _first_bad(dataset: Any, index: int) -> Origin:
-    with _FirstBad() as seen:
-        dataset[index]
-    found: Origin = seen.found
-    return found
-
-
 class _FirstBad(Unseen):
     """The first op that makes bad values of good ones, and where it stands."""
 
     def __init__(self) -> None:
         super().__init__()
         self.found: Origin = None
+
+    def of(self, dataset: Any, index: int) -> Origin:
+        with self:
+            dataset[index]
+        return self.found
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **(kwargs or {}))
@@ -133,12 +132,12 @@ def show_warnings_as_ever(stack: ExitStack) -> None:
 
     def showwarning(message: Any, category: Any, filename: str, lineno: int, *rest: Any) -> None:
         if kind_of_file(filename) == OURS:
-            frame = sys._getframe(1)
-            while frame.f_back is not None and frame.f_code.co_filename != filename:
-                frame = frame.f_back
-            while frame.f_back is not None and kind_of(frame.f_code) == OURS:
-                frame = frame.f_back
-            filename, lineno = frame.f_code.co_filename, frame.f_lineno
+            warned = dropwhile(
+                lambda one: one.f_code.co_filename != filename, outward(sys._getframe(1))
+            )
+            frame = next((one for one in warned if kind_of(one.f_code) != OURS), None)
+            if frame is not None:
+                filename, lineno = frame.f_code.co_filename, frame.f_lineno
         shown(message, category, filename, lineno, *rest)
 
     warned: Any = warnings.warn
@@ -158,9 +157,9 @@ def show_warnings_as_ever(stack: ExitStack) -> None:
 def _level_with_ours(frame: FrameType | None, stacklevel: int) -> int:
     """The frame that a warning of `stacklevel` is about, counted with ours in between."""
     level = 0
-    while frame is not None and stacklevel:
-        is_shown = "importlib" not in (name := frame.f_code.co_filename) or "_bootstrap" not in name
-        level += is_shown
-        stacklevel -= is_shown and kind_of(frame.f_code) != OURS
-        frame = frame.f_back
+    for code in (one.f_code for one in outward(frame)):
+        if not stacklevel:
+            break
+        if "importlib" not in code.co_filename or "_bootstrap" not in code.co_filename:
+            level, stacklevel = level + 1, stacklevel - (kind_of(code) != OURS)
     return level + stacklevel

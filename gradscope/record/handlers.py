@@ -11,7 +11,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 from gradscope.record.sites import OURS, USER, file_in_torch, is_entry, kind_of
-from gradscope.record.stand_ins import stand_in, stands_in
+from gradscope.record.stand_ins import outward, stand_in, stands_in
 from gradscope.record.tracing import unobserved
 
 _AS_EVER = unobserved.except_for.__code__
@@ -72,13 +72,12 @@ def _is_ours(frame: FrameType | None) -> bool:
     """Whether the work that was interrupted is: not what torch does where it would without us,
     which may take long."""
     called: CodeType | None = None
-    while frame is not None:
-        code = frame.f_code
+    for code in (one.f_code for one in outward(frame)):
         is_generated = code.co_filename.startswith("<")  # as by `dataclass`: whoever calls it
         if is_entry(code) or code is _AS_EVER or (kind_of(code) == USER and not is_generated):
             return False
         passes_on = called is not None and stands_in(code) and file_in_torch(called)
         if kind_of(code) == OURS and not passes_on:
             return True
-        called, frame = code, frame.f_back
+        called = code
     return False

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from gradscope.record.sites import OURS, USER, kind_of, kind_of_file, user_frames
+from gradscope.record.stand_ins import outward
 
 _MANY = 200  # entries of a container that are looked through
 _DEEPEST = 3  # holders between a variable and a module: `trainer.parts["nets"][0]`
@@ -155,11 +156,8 @@ def holds_any(module: torch.nn.Module, parameters: Container[int]) -> bool:
 def outermost(frame: FrameType | None) -> tuple[Any, FrameType | None]:
     """The outermost module that runs there, and who of the user's called it."""
     root = caller = None
-    while frame is not None:
-        one = frame.f_locals.get("self") if frame.f_code is CALL else None
+    for call in outward(frame):
+        one = call.f_locals.get("self") if call.f_code is CALL else None
         if one is not None:
-            root, caller = one, frame.f_back
-        frame = frame.f_back
-    while caller is not None and kind_of(caller.f_code) != USER:
-        caller = caller.f_back
-    return root, caller
+            root, caller = one, call.f_back
+    return root, next((one for one in outward(caller) if kind_of(one.f_code) == USER), None)

@@ -1,5 +1,6 @@
 """One op that ran, with all that is needed to look at it closely, now or later."""
 
+from itertools import takewhile
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
@@ -10,6 +11,7 @@ from gradscope.record.events.provenance import Stain
 from gradscope.record.journal import Note, Raw
 from gradscope.record.schema import OpInfo
 from gradscope.record.sites import ENGINE, OURS, USER, is_between, kind_of
+from gradscope.record.stand_ins import outward
 
 _CHECKPOINT = vars(checkpoint)
 _REENTRANT = checkpoint.CheckpointFunction.forward.__code__
@@ -117,21 +119,17 @@ def among(tensor: torch.Tensor, others: list[torch.Tensor]) -> bool:
 
 
 def asked_by_user(frame: FrameType | None) -> bool:
-    while frame is not None and (
-        kind_of(frame.f_code) == OURS or is_between(frame.f_code, frame.f_lasti)
-    ):
-        frame = frame.f_back
-    return frame is not None and (kind_of(frame.f_code) == USER or frame.f_code is _TO_EMPTY)
+    for code, lasti in ((one.f_code, one.f_lasti) for one in outward(frame)):
+        if (kind := kind_of(code)) != OURS and not is_between(code, lasti):
+            return kind == USER or code is _TO_EMPTY
+    return False
 
 
 def checkpoint_around(frame: FrameType | None) -> FrameType | None:
     """The frame of the reentrant checkpoint that an op runs in."""
-    while frame is not None and frame.f_code is not _REENTRANT:
-        frame = frame.f_back
-    return frame
+    return next((one for one in outward(frame) if one.f_code is _REENTRANT), None)
 
 
 def runs_forward_again(frame: FrameType | None) -> bool:
-    while frame is not None and frame.f_globals is not _CHECKPOINT:
-        frame = None if kind_of(frame.f_code) == ENGINE else frame.f_back
-    return frame is not None
+    inner = takewhile(lambda one: kind_of(one.f_code) != ENGINE, outward(frame))
+    return any(one.f_globals is _CHECKPOINT for one in inner)

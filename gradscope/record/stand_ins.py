@@ -7,7 +7,14 @@ from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from dataclasses import dataclass
 from functools import WRAPPER_ASSIGNMENTS, cache
 from threading import get_ident
-from types import ClassMethodDescriptorType, CodeType, FunctionType, MethodType, TracebackType
+from types import (
+    ClassMethodDescriptorType,
+    CodeType,
+    FrameType,
+    FunctionType,
+    MethodType,
+    TracebackType,
+)
 from typing import Any
 
 import torch
@@ -203,6 +210,13 @@ def links(frames: TracebackType | None) -> Iterator[TracebackType]:
     while frames is not None:
         yield frames
         frames = frames.tb_next
+
+
+def outward(frame: FrameType | None) -> Iterator[FrameType]:
+    """A frame, the one that called it, ..."""
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
 
 
 def runs_ops(function: Any) -> None:
