@@ -13,7 +13,7 @@ from gradscope.record.definitions import source_of, span_in
 from gradscope.record.sites import USER, kind_of_file, shown_path
 from gradscope.source import Source
 from gradscope.source.spans import statement_at
-from gradscope.source.tree import covers
+from gradscope.source.tree import covers, parts
 
 _MOST = 8
 # What a ufunc says of arrays; of a single number, as a metric is, it says "in scalar divide".
@@ -63,11 +63,8 @@ def _of(
 def _read(source: Source, places: Sequence[Location]) -> frozenset[str]:
     """The names that the statements at these places read, and those that were read for them."""
     read = {name for place in places for name in _names(statement_at(source, place))}
-    given = [
-        (_names(_target(one)), _names(getattr(one, "value", None)))
-        for one in ast.walk(source.tree)
-        if isinstance(one, ast.stmt)
-    ]
+    statements = parts(source.tree, ast.stmt)
+    given = [(_names(_target(one)), _names(getattr(one, "value", None))) for one in statements]
     known = 0
     while known < len(read):
         known = len(read)
@@ -83,20 +80,14 @@ def _target(statement: ast.stmt) -> ast.expr | None:
 
 def _names(node: ast.AST | None) -> frozenset[str]:
     """Of variables and attributes, but for the object that has them."""
-    nodes = list(ast.walk(node)) if node is not None else []
-    owners = {id(one.value) for one in nodes if isinstance(one, ast.Attribute)}
-    named = [one for one in nodes if isinstance(one, ast.Name) and id(one) not in owners]
-    attributes = [one.attr for one in nodes if isinstance(one, ast.Attribute)]
-    return frozenset((*(one.id for one in named), *attributes))
+    owners = {one.value: one.attr for one in parts(node, ast.Attribute)}
+    named = (one.id for one in parts(node, ast.Name) if one not in owners)
+    return frozenset((*named, *owners.values()))
 
 
 def _computed(statement: ast.stmt, line: int, op: str) -> ast.expr | ast.stmt:
     """The one expression on a line that may be the op, else the statement."""
-    kind = _WRITTEN.get(op)
-    parts = [one for one in ast.walk(statement) if isinstance(one, ast.expr | ast.stmt)]
-    ops = [
-        one
-        for one in parts
-        if covers(one, line) and isinstance(getattr(one, "op", None), kind or ())
-    ]
+    written: list[ast.BinOp | ast.AugAssign] = [*parts(statement, ast.BinOp)]
+    written += parts(statement, ast.AugAssign)
+    ops = [one for one in written if covers(one, line) and type(one.op) is _WRITTEN.get(op)]
     return ops[0] if len(ops) == 1 else statement

@@ -17,7 +17,7 @@ from gradscope.source import Source, expression
 from gradscope.source import definition as definition_of
 from gradscope.source.spans import statement_at
 from gradscope.source.text import cell_of, characters
-from gradscope.source.tree import Op, last_name, names_in, parts
+from gradscope.source.tree import Op, covers, last_name, names_in, parts
 
 Node = TypeVar("Node", bound=ast.AST)
 
@@ -89,11 +89,9 @@ def definition(
     module's `forward`. The layer's own attribute may be a list's index: its holder's counts."""
     for depth in range(len(path) - 1, 0, -1):
         attribute, parent = path[depth][0], type(path[depth - 1][1])
-        for kind in parent.__mro__:
-            code = _user_code(vars(kind).get("__init__"))
-            for node in _assignments(code, attribute) if code else ():
-                assert code is not None
-                return span(code, node), head(_user_code(parent.forward))
+        made_by = (vars(kind).get("__init__") for kind in parent.__mro__)
+        for found in _set_by(made_by, attribute):
+            return span(*found), head(_user_code(parent.forward))
     return None, None
 
 
@@ -113,30 +111,36 @@ def attribute_within(kind: type, name: str, calls: Sequence[Location]) -> Locati
 
 
 def _set_in(kind: type, name: str) -> list[tuple[CodeType, ast.Assign | ast.AnnAssign]]:
-    codes = (_user_code(one) for owner in kind.__mro__ for one in vars(owner).values())
-    return sorted(_set_by(codes, name), key=lambda one: isinstance(one[1].value, ast.Constant))
+    methods = (one for owner in kind.__mro__ for one in vars(owner).values())
+    return sorted(_set_by(methods, name), key=lambda one: isinstance(one[1].value, ast.Constant))
 
 
 def kept_at(function: Any, name: str) -> Location | None:
     """Where the forward of a custom Function sets an attribute of its ctx."""
-    codes = (_user_code(getattr(function, one, None)) for one in ("forward", "setup_context"))
-    return next((span(*one) for one in _set_by(codes, name)), None)
+    methods = (getattr(function, one, None) for one in ("forward", "setup_context"))
+    return next((span(*one) for one in _set_by(methods, name)), None)
 
 
 def _set_by(
-    codes: Iterable[CodeType | None], name: str
+    functions: Iterable[Any], name: str
 ) -> Iterator[tuple[CodeType, ast.Assign | ast.AnnAssign]]:
-    """The statements that set an attribute of that name, each with the code that it is in."""
-    return ((code, node) for code in codes if code for node in _assignments(code, name))
+    """The statements of the user's functions among these that set an attribute of that name, each
+    with the code that it is in."""
+    for code in filter(None, map(_user_code, functions)):
+        for node in parts(function_of(code), ast.stmt):
+            if isinstance(node, ast.Assign | ast.AnnAssign):
+                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                given = (one.attr for target in targets for one in parts(target, ast.Attribute))
+                if name in given:
+                    yield code, node
 
 
 def variable(code: CodeType, name: str) -> Location | None:
     """Where code first gives a variable of its own a value."""
     within = function_of(code)
     for source, node in every(code, ast.Assign):
-        targets = [one for target in node.targets for one in ast.walk(target)]
         is_own = source.nodes.function(node) is (within or source.tree)
-        if is_own and any(isinstance(one, ast.Name) and one.id == name for one in targets):
+        if is_own and any(name in names_in(target) for target in node.targets):
             return span(code, node)
     return None
 
@@ -144,16 +148,6 @@ def variable(code: CodeType, name: str) -> Location | None:
 def _user_code(function: Any) -> CodeType | None:
     code = getattr(function, "__code__", None)
     return code if code is not None and kind_of(code) == USER else None
-
-
-def _assignments(code: CodeType, attribute: str) -> Iterator[ast.Assign | ast.AnnAssign]:
-    function = function_of(code)
-    for node in ast.walk(function) if function else ():
-        if isinstance(node, ast.Assign | ast.AnnAssign):
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            names = [one for target in targets for one in ast.walk(target)]
-            if any(isinstance(one, ast.Attribute) and one.attr == attribute for one in names):
-                yield node
 
 
 def head(code: CodeType | None) -> Location | None:
@@ -223,12 +217,10 @@ def written_at(code: CodeType, lasti: int) -> tuple[Source | None, Op | None]:
 def returned(function: Callable[..., Any], position: int) -> Location | None:
     """What a function's last return statement returns, of a tuple the part at `position`."""
     code = getattr(inspect.unwrap(function), "__code__", None)
-    node = function_of(code) if code else None
-    returns = [one for one in ast.walk(node) if isinstance(one, ast.Return)] if node else []
-    valued = [one for one in returns if one.value]
-    if code is None or not valued:
+    returns = parts(function_of(code) if code else None, ast.Return)
+    last = max((one for one in returns if one.value), key=lambda one: one.lineno, default=None)
+    if code is None or last is None:
         return None
-    last = max(valued, key=lambda one: one.lineno)
     expression = _expression(last, position) or last.value
     assert expression is not None
     return span(code, expression)
@@ -251,8 +243,8 @@ def widened(code: CodeType, lasti: int, position: int) -> Location | None:
     if source is None:
         return None
     lines = (place.line, place.end_line)
-    for node in ast.walk(source.tree):
-        if isinstance(node, ast.expr) and (node.lineno, node.end_lineno) == lines:
+    for node in parts(source.tree, ast.expr):
+        if (node.lineno, node.end_lineno) == lines:
             expression = _expression(source.nodes.statement(node), position)
             return span(code, expression) if expression else None
     return None
@@ -263,12 +255,11 @@ _LOOPS = ast.For | ast.While | ast.ListComp | ast.GeneratorExp | ast.DictComp | 
 
 def is_in_loop(code: CodeType, lasti: int) -> bool:
     """Whether an instruction may run more than once in one call, or the text does not tell."""
-    place, source = resolve(code, lasti), source_of(code.co_filename)
-    function = function_of(code)
-    if source is None or function is None:
+    place, function = resolve(code, lasti), function_of(code)
+    if function is None:
         return True
     loops = (one for one in ast.walk(function) if isinstance(one, _LOOPS))
-    return any(one.lineno <= place.line <= (one.end_lineno or 0) for one in loops)
+    return any(covers(one, place.line) for one in loops)
 
 
 def _expression(found: ast.stmt, position: int) -> ast.expr | None:
@@ -285,18 +276,11 @@ def _expression(found: ast.stmt, position: int) -> ast.expr | None:
 def frozen_at(code: CodeType) -> Location | None:
     """The last statement of the file that takes `requires_grad` from something. No op is run when
     an attribute is set: where that is written has to be read."""
-    source = source_of(code.co_filename)
     found: list[ast.stmt] = []
-    for node in ast.walk(source.tree) if source else ():
+    for _, node in (*every(code, ast.Assign), *every(code, ast.Expr)):
         match node:
-            case ast.Assign(
-                targets=[ast.Attribute(attr="requires_grad")], value=ast.Constant(value=False)
-            ):
-                found.append(node)
-            case ast.Expr(
-                value=ast.Call(
-                    func=ast.Attribute(attr="requires_grad_"), args=[ast.Constant(value=False)]
-                )
+            case ast.Assign([ast.Attribute(attr="requires_grad")], ast.Constant(False)) | ast.Expr(
+                ast.Call(ast.Attribute(attr="requires_grad_"), [ast.Constant(False)])
             ):
                 found.append(node)
     return span(code, max(found, key=lambda one: one.lineno)) if found else None
