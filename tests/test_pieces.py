@@ -69,7 +69,7 @@ def test_the_first_bad_element_and_its_row_lie_in_a_later_piece():
     values = torch.ones(3, 2**22 + 5)
     values[1, -1] = values[2, 3] = math.nan
 
-    assert places(values).first == (1, 2**22 + 4)
+    assert places(values).index == (1, 2**22 + 4)
     assert places(values).rows == (1, 2)
 
 

@@ -1,8 +1,9 @@
 """What is in a tensor (as given by `plain` or `numbers`): counts, and the places of what is bad."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 import torch
 
@@ -11,6 +12,7 @@ from gradscope.facts import Operand
 from gradscope.record.finite import dtype_of, ends_of, looks_finite, pieces
 
 _ROWS_SHOWN = 8
+Place = TypeVar("Place", int, torch.Tensor)
 
 
 def census(tensor: torch.Tensor, role: str = "", of: torch.Tensor | None = None) -> Operand:
@@ -54,12 +56,12 @@ def _finite_ends(piece: torch.Tensor) -> tuple[float, float]:
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where a tensor is bad: how often, the first element in row-major order, and the positions
-    along dimension 0, the first few of them and how many."""
+    """Where a tensor is bad, as the fields of an event: how often, the first element in row-major
+    order, and the positions along dimension 0, the first few of them and how many."""
 
-    count: int
+    bad: int
     numel: int
-    first: tuple[int, ...] = ()
+    index: tuple[int, ...] = ()
     rows: tuple[int, ...] = ()
     row_count: int = 0
 
@@ -125,9 +127,10 @@ def first_of(mask: torch.Tensor) -> int:
     return int(mask.reshape(-1).to(torch.uint8).argmax().item())
 
 
-def unravel(flat: int, shape: tuple[int, ...]) -> tuple[int, ...]:
-    index: list[int] = []
+def unravel(flat: Place, shape: Sequence[int]) -> tuple[Place, ...]:
+    """By its place in row-major order. `torch.unravel_index` would import sympy: 0.3 s."""
+    index: list[Place] = []
     for size in reversed(shape):
-        flat, position = divmod(flat, size)
-        index.append(position)
-    return tuple(reversed(index))
+        index.insert(0, flat % size)
+        flat = flat // size
+    return tuple(index)

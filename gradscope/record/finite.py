@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-_HALF = (torch.float16, torch.bfloat16)
+HALF = (torch.float16, torch.bfloat16)
 _SMALL = 2**14  # elements: copying them costs less than an op for each of them
 _SLOTS = 64  # numbers of a GPU that nobody has read yet: each step asks for two
 _COMPRESSED = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
@@ -110,14 +110,14 @@ def elements(tensor: torch.Tensor) -> int:
 def quick_sum(tensor: torch.Tensor) -> torch.Tensor:
     """A 0-d tensor that is non-finite if an element is. Half types add up in float32, since
     their own range is left by healthy sums."""
-    if tensor.dtype in _HALF:
+    if tensor.dtype in HALF:
         return torch.sum(tensor, dtype=torch.float32)
     return tensor.sum()
 
 
 def quick_total(tensor: torch.Tensor) -> float | complex:
     """The same as a number. The CPU copies a half type to float32 before it adds it up."""
-    if tensor.dtype in _HALF and tensor.is_cpu:
+    if tensor.dtype in HALF and tensor.is_cpu:
         return sum_as(tensor, torch.float32)
     total: float | complex = item(quick_sum(tensor))
     return total
@@ -177,17 +177,27 @@ def value_at(tensor: torch.Tensor, index: tuple[int, ...], shape: tuple[int, ...
     tensor does not broadcast to it."""
     if tensor.numel() == 1:
         return float(tensor.reshape(()).item())
-    if len(index) != len(shape):  # nothing is known, or complex numbers looked at as pairs
+    part = part_at(tensor, index, shape)
+    return float(part.item()) if part is not None and part.numel() == 1 else None
+
+
+def part_at(
+    values: torch.Tensor, index: tuple[int, ...], shape: tuple[int, ...]
+) -> torch.Tensor | None:
+    """The elements that meet the one at `index` of what has that `shape`, by broadcasting either
+    way; None where the shapes do not tell."""
+    ahead = values.dim() - len(shape)
+    # Nothing is known, or complex numbers are looked at as pairs.
+    if len(index) != len(shape) or (not shape and values.numel() > 1):
         return None
-    offset = len(shape) - tensor.dim()
-    if offset < 0:
-        return None
-    place = []
-    for size, wanted, position in zip(tensor.shape, shape[offset:], index[offset:], strict=True):
-        if size not in (1, wanted):
+    place: list[int | slice] = [slice(None)] * max(ahead, 0)
+    for size, wanted, position in zip(
+        values.shape[max(ahead, 0) :], shape[max(-ahead, 0) :], index[max(-ahead, 0) :], strict=True
+    ):
+        if size not in (1, wanted) and wanted != 1:
             return None
-        place.append(0 if size == 1 else position)
-    return float(tensor[tuple(place)].item())
+        place.append(position if size == wanted else slice(None))
+    return values[tuple(place)]
 
 
 def runs_later(value: object) -> bool:
@@ -263,8 +273,7 @@ def sum_of(tensors: Iterable[torch.Tensor]) -> float | None:
         values = plain(tensor)
         if values is None:
             return None
-        wide = torch.float64 if values.device.type == "cpu" else None
-        total += sum_as(values, wide) if wide is not None else float(item(values.sum()))
+        total += sum_as(values, torch.float64) if values.is_cpu else float(item(values.sum()))
     return total
 
 
@@ -326,7 +335,7 @@ def norm_of(values: torch.Tensor) -> float:
 
 
 def _norm_of(values: torch.Tensor) -> float:
-    fast = torch.float32 if values.dtype in _HALF else values.dtype
+    fast = torch.float32 if values.dtype in HALF else values.dtype
     norm = float(item(torch.linalg.vector_norm(values, dtype=fast)))
     if 1e-15 < norm < 1e15 or norm != norm:
         return norm

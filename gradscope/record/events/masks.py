@@ -9,7 +9,6 @@ a loss without having hurt yet, which hazards are made of.
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
-from enum import Enum, auto
 from typing import Any, NamedTuple
 
 import torch
@@ -18,7 +17,7 @@ from gradscope.facts import Call, Event, Kind, Phase
 from gradscope.ops.traits import Trait, discards, has
 from gradscope.record.context import RunContext
 from gradscope.record.events.provenance import storage_key
-from gradscope.record.finite import numbers, plain, value_at
+from gradscope.record.finite import numbers, part_at, plain, value_at
 from gradscope.record.journal import Raw, to_call
 from gradscope.record.oprun import NodeOps
 from gradscope.record.passes import BackwardPass
@@ -53,14 +52,6 @@ def is_gradient(tensor: object, made: frozenset[int]) -> bool:
         return False
     base = tensor._base
     return tensor._cdata in made or (base is not None and base._cdata in made)
-
-
-class Came(Enum):
-    """What a node had received for the element in question."""
-
-    ZERO = auto()
-    NONZERO = auto()
-    UNKNOWN = auto()  # some of it is 0, and a change of shape hides which
 
 
 class Element(NamedTuple):
@@ -104,13 +95,13 @@ def find_mask(
             if _multiplies_by_zero(call.op, ops, below, element):
                 continue  # whatever arrived
         gradient = gradient_in(ops, made) if ops is not None and above.get(current) else None
-        came = None if gradient is None else _came_as_zero(gradient, element)
-        if came is not Came.ZERO and call is not None:
+        came_as_zero = None if gradient is None else _is_zero_at(gradient, element)
+        if not came_as_zero and call is not None:
             scales = has(call.op, Trait.MULTIPLIES) and _constant_factor(current)
             if discards(call.op) or scales:
                 if ops is None or not _only_scales(call.op, ops, element, made):
                     return call
-        if came is Came.NONZERO:
+        if came_as_zero is False:
             continue  # this node handed on 0 because a factor of it is 0
         if gradient is not None and tuple(gradient.shape) != element.shape:
             element = Element((), tuple(gradient.shape))
@@ -160,7 +151,7 @@ def _multiplies_by_zero(op: str, ops: NodeOps, below: Any, element: Element) -> 
     else:
         return False
     values = numbers(factor) if isinstance(factor, torch.Tensor) else None
-    part = _part(values, element) if values is not None else None
+    part = part_at(values, *element) if values is not None else None
     return part is not None and not bool(part.any())
 
 
@@ -173,32 +164,15 @@ def _feeds(node: Any, below: Any, first: bool) -> bool:
     return branches[0 if first else 1] is below
 
 
-def _came_as_zero(gradient: torch.Tensor, element: Element) -> Came:
+def _is_zero_at(gradient: torch.Tensor, element: Element) -> bool | None:
+    """None where some of it is 0, and a change of shape hides which."""
     values = numbers(gradient)
     if values is None or not values.numel():
-        return Came.NONZERO
-    part = _part(values, element)
+        return False
+    part = part_at(values, *element)
     zeros = (values if part is None else part) == 0
-    if bool(zeros.all()):
-        return Came.ZERO
-    return Came.UNKNOWN if part is None and bool(zeros.any()) else Came.NONZERO
-
-
-def _part(values: torch.Tensor, element: Element) -> torch.Tensor | None:
-    """Of what a node received the elements that an element of its operand took part in, by
-    broadcasting either way; None where the shapes do not tell."""
-    index, shape = element
-    ahead = values.dim() - len(shape)
-    if len(index) != len(shape) or (not shape and values.numel() > 1):
-        return None
-    place: list[int | slice] = [slice(None)] * max(ahead, 0)
-    for size, wanted, position in zip(
-        values.shape[max(ahead, 0) :], shape[max(-ahead, 0) :], index[max(-ahead, 0) :], strict=True
-    ):
-        if size not in (1, wanted) and wanted != 1:
-            return None
-        place.append(position if size == wanted else slice(None))
-    return values[tuple(place)]
+    is_zero = bool(zeros.all())
+    return None if part is None and not is_zero and bool(zeros.any()) else is_zero
 
 
 def _only_scales(op: str, ops: NodeOps, element: Element, made: frozenset[int]) -> bool:
@@ -257,10 +231,8 @@ class Hidden:
         """The births that lead to no symptom, first come first."""
         journal = self._context.journal
         kept = [pair for pair in self._births.values() if pair[0].fact.id not in explained]
-        return tuple(
-            replace(journal.freeze(birth), hidden_by=path[-1], path=path)
-            for birth, path in (
-                (birth, tuple(to_call(one.note, one.seq) for one in way))
-                for birth, way in kept[:_MOST]
-            )
-        )
+        found = []
+        for birth, way in kept[:_MOST]:
+            path = tuple(to_call(one.note, one.seq) for one in way)
+            found.append(replace(journal.freeze(birth), hidden_by=path[-1], path=path))
+        return tuple(found)

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import torch
@@ -105,7 +105,7 @@ def describe(
     above = [_grad_fn(tensor) for _, tensor in inputs]
     if raw.node is not None:
         above = [edge[0] for edge in raw.node.next_functions]
-    given = _given_by(raw, inputs, above, context)
+    given, budget = _given_by(raw, inputs, above, context), [_BREADTH]
     raw.fact = replace(
         raw.fact,
         output=named(described, raw),
@@ -127,7 +127,7 @@ def describe(
             for name, value in op.info.named_arguments(op.args, op.kwargs)
             if _is_scalar(value)
         ),
-        ancestry=_ancestry(above, context),
+        ancestry=tuple(_ancestor(node, context, _LEVELS, budget) for node in above),
         given_by=operand(*given, context, frame=sys._getframe()) if given is not None else None,
         shifted=_shifted(raw, inputs, above, context),
         normed=_normed(raw, inputs, given, context),
@@ -161,7 +161,7 @@ def _shifted(
         return None
     node = above[0]
     for _ in range(_FACTORS):
-        call = context.call(node) if node is not None else None
+        call = context.call(node)
         if call is not None and abs(call.constant or 0.0) > EPSILON:
             return _ancestor(node, context, _LEVELS, [_BREADTH])
         node = _only_input(node, context, _is_negative) if node is not None else None
@@ -254,22 +254,12 @@ def saved_by(node: Any, running: NodeOps) -> Iterator[tuple[str, Any]]:
 
 
 def _operand_from_result(op: str, saved: list[Operand]) -> tuple[Operand, ...]:
-    fact = lookup(op)
-    inverse = fact.inverse if fact is not None else None
-    result = next((item for item in saved if item.role == "result"), None)
-    if (
-        inverse is None
-        or result is None
-        or result.at is None
-        or any(i.role == "self" for i in saved)
-    ):
+    known, by_role = lookup(op), {item.role: item for item in saved}
+    inverse, result = known.inverse if known is not None else None, by_role.get("result")
+    if inverse is None or result is None or result.at is None or "self" in by_role:
         return ()
-    return (
-        Operand(
-            role="self", shape=result.shape, dtype=result.dtype, device=result.device,
-            numel=result.numel, at=inverse(result.at),
-        ),
-    )  # fmt: skip
+    kept = {name: getattr(result, name) for name in ("shape", "dtype", "device", "numel")}
+    return (Operand("self", **kept, at=inverse(result.at)),)
 
 
 def _operand_from_formula(raw: Raw) -> Iterator[Operand]:
@@ -298,14 +288,7 @@ def describe_grad_output(raw: Raw, ops: NodeOps) -> None:
 
 def locate(raw: Raw, bad: Places) -> None:
     """Which elements of the event's tensor are bad."""
-    raw.fact = replace(
-        raw.fact,
-        bad=bad.count,
-        numel=bad.numel,
-        index=bad.first,
-        rows=bad.rows,
-        row_count=bad.row_count,
-    )
+    raw.fact = replace(raw.fact, **asdict(bad))
 
 
 def describe_briefly(raw: Raw, output: torch.Tensor, values: torch.Tensor) -> None:
@@ -332,11 +315,6 @@ def _grad_fn(tensor: torch.Tensor) -> Any:
         return tensor.grad_fn
     except RuntimeError:
         return None
-
-
-def _ancestry(nodes: list[Any], context: RunContext) -> tuple[Ancestor | None, ...]:
-    budget = [_BREADTH]
-    return tuple(_ancestor(node, context, _LEVELS, budget) for node in nodes)
 
 
 def _ancestor(node: Any, context: RunContext, levels: int, budget: list[int]) -> Ancestor | None:

@@ -11,7 +11,6 @@ import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from traceback import walk_tb
 from types import FrameType
 from typing import Any
 
@@ -20,7 +19,7 @@ import torch
 from gradscope.facts import Call, Ending, Gradient, Kind, Phase, Subject, Symptom, Trouble
 from gradscope.ops.traits import discards
 from gradscope.record import graph
-from gradscope.record.census import census, places
+from gradscope.record.census import census, places, unravel
 from gradscope.record.context import RunContext
 from gradscope.record.events.masks import Element, find_mask
 from gradscope.record.finite import holds_bad, looks_finite, norm_of, numbers, pieces, plain
@@ -197,7 +196,7 @@ class Symptoms:
     ) -> None:
         """The program ends with an exception. An op may have raised it over an inf or NaN among its
         `operands`. Where Python raised it, on purpose, the innermost frame with one counts."""
-        frames = [frame for frame, _ in walk_tb(error.__traceback__)]
+        frames = (one.tb_frame for one in links(error.__traceback__))
         own = [frame for frame in frames if kind_of(frame.f_code) == USER]
         given = ((own[-1], name, tensor) for name, tensor in operands if own)
         for frame, name, tensor in (*given, *_raised_over(error)):
@@ -227,7 +226,7 @@ class Symptoms:
             tensor=name or str(what),
             bad=counts.bad,
             numel=counts.numel,
-            first_index=places(values).first,
+            first_index=places(values).index,
             event=stain.event if stain is not None else None,
         )
 
@@ -235,11 +234,10 @@ class Symptoms:
         self, above: dict[Any, list[Any]], asked: Sequence[torch.Tensor], result: Any
     ) -> list[tuple[torch.Tensor, Symptom]]:
         found: list[tuple[torch.Tensor, Symptom]] = []
-        if asked and isinstance(result, tuple | list):
-            pairs = [(leaf, grad) for leaf, grad in zip(asked, result, strict=False)]
-        else:
-            pairs = [(leaf, leaf.grad) for leaf in graph.leaves(above)]
-        for leaf, grad in pairs:
+        is_handed_out = bool(asked) and isinstance(result, tuple | list)
+        leaves = asked if is_handed_out else graph.leaves(above)
+        grads = result if is_handed_out else [leaf.grad for leaf in leaves]
+        for leaf, grad in zip(leaves, grads, strict=False):
             if grad is None or len(found) >= _MOST_NAMED or not holds_bad(grad):
                 continue
             symptom = self._symptom(Subject.GRADIENT, grad, self._leaf_name(leaf))
@@ -392,8 +390,4 @@ def _sample(values: torch.Tensor) -> tuple[float, ...]:
     if not count:
         return ()
     places = torch.arange(count, device=values.device) * values.numel() // count
-    index = []
-    for size in reversed(values.shape):  # `torch.unravel_index` would import sympy: 0.3 s
-        index.append(places % size)
-        places = places // size
-    return tuple(values[tuple(reversed(index))].double().tolist())
+    return tuple(values[unravel(places, values.shape)].double().tolist())
