@@ -1,13 +1,13 @@
 """Averages of the weights of two models (Polyak averages, as a target network follows by) that a
 program computes and nobody reads: the model that was to follow stays as it was."""
 
-import weakref
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from gradscope.facts import LostAverage
 from gradscope.record.context import RunContext
@@ -45,16 +45,14 @@ class PolyakAverages:
         self._context = context
         self._step = -1
         self._memory: dict[int, torch.nn.Parameter] = {}
-        self._formulas: dict[int, tuple[weakref.ref[torch.Tensor], Formula]] = {}
+        self._formulas = WeakTensorKeyDictionary()  # of tensors
         # By the ids of the two, and the instruction.
         self._found: dict[tuple[tuple[int, ...], object], _Average] = {}
-        # Those that nobody has read, by the id of the tensor.
-        self.unread: dict[int, tuple[weakref.ref[torch.Tensor], _Average]] = {}
+        self.unread = WeakTensorKeyDictionary()  # those that nobody has read, by the tensor
 
     def note_read(self, args: Iterable[Any]) -> None:
         for one in flatten(tuple(args)):
-            ref, average = self.unread.get(id(one), (None, None))
-            if ref is not None and average is not None and ref() is one:
+            if (average := self.unread.get(one)) is not None:
                 average.is_read = True
 
     def note(
@@ -68,7 +66,7 @@ class PolyakAverages:
             return
         if len(self._formulas) >= _FORMULAS:
             del self._formulas[next(iter(self._formulas))]
-        self._formulas[id(out)] = weakref.ref(out), formula
+        self._formulas[out] = formula
         weights = formula.values()
         if len(formula) == 2 and min(weights) > 0 and abs(sum(weights) - 1) < _NEAR:
             self._found_at(tuple(formula), out, frame)
@@ -90,29 +88,29 @@ class PolyakAverages:
             if len(self._found) >= _MOST or not site or first.shape != second.shape:
                 return
             with unobserved():
-                before = _sample(first), _sample(second)
+                before = samples([first]), samples([second])
             modes = site, (first, second), before, torch.is_grad_enabled()
             average = self._found[key] = _Average(*modes)
         average.steps.add(self._step)
-        self.unread[id(out)] = weakref.ref(out), average
+        self.unread[out] = average
 
     def _formula(self, info: OpInfo, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Formula:
         """What an op computes of parameters, as far as it only scales and adds them."""
-        first, second, *rest = (*args, None, None)
-        if info.name == "mul" and isinstance(second, float):
-            return _sum((self._of(first), second))
-        if info.name in ("add", "sub"):
-            factor = kwargs.get("alpha", 1) * (-1 if info.name == "sub" else 1)
-            return _sum((self._of(first), 1.0), (self._of(second), factor))
-        if info.name == "lerp" and isinstance(rest[0], float):
-            return _sum((self._of(first), 1 - rest[0]), (self._of(second), rest[0]))
+        match info.name, *args:
+            case "mul", first, float(factor):
+                return _sum((self._of(first), factor))
+            case ("add" | "sub") as op, first, second:
+                factor = kwargs.get("alpha", 1) * (-1 if op == "sub" else 1)
+                return _sum((self._of(first), 1.0), (self._of(second), factor))
+            case "lerp", first, second, float(weight):
+                return _sum((self._of(first), 1 - weight), (self._of(second), weight))
         return {}
 
     def _of(self, one: Any) -> Formula:
         if not isinstance(one, torch.Tensor):
             return {}
-        ref, formula = self._formulas.get(id(one), (None, {}))
-        if ref is not None and ref() is one:
+        formula: Formula | None = self._formulas.get(one)
+        if formula is not None:
             return formula
         leaf = self._memory.get(one.data_ptr()) if has_memory(one) else None
         return {id(leaf): 1.0} if leaf is not None and leaf.shape == one.shape else {}
@@ -128,7 +126,7 @@ class PolyakAverages:
             if one.is_read or len(one.steps) < _FEWEST or sum(learns) != 1:
                 continue
             target = learns.index(False)
-            if _sample(one.parts[target]) == one.before[target]:
+            if samples([one.parts[target]]) == one.before[target]:
                 parts = one.parts if target == 0 else one.parts[::-1]
                 lost[at].append(replace(one, parts=parts))
         return tuple(_fact(found, names) for found in lost.values())
@@ -155,7 +153,3 @@ def _sum(*terms: tuple[Formula, float]) -> Formula:
         for leaf, weight in formula.items():
             total[leaf] = total.get(leaf, 0.0) + factor * weight
     return total
-
-
-def _sample(leaf: torch.Tensor) -> Any:
-    return samples([leaf])

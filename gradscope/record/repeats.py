@@ -89,7 +89,8 @@ class Repeats:
                 one.calls = one.alike = 1
             else:
                 one.calls += 1
-                one.alike += _are_same(one.first, values)
+                is_same = len(one.first) == len(values) and all(map(_is_same, one.first, values))
+                one.alike += is_same
 
     def facts(self) -> tuple[Repeated, ...]:
         return tuple(
@@ -136,18 +137,13 @@ def _version(value: Any) -> int:
     return value._version if has_memory(value) and not value.is_inference() else -1
 
 
-def _are_same(first: Given, other: Given) -> bool:
-    return len(first) == len(other) and all(
-        _is_same(*pair) for pair in zip(first, other, strict=True)
-    )
-
-
 def _is_same(first: tuple[Any, int], other: tuple[Any, int]) -> bool:
     """Whether these are one value, or the same view of one, or were made of one by the same few
     ops."""
     (one, before), (two, after) = first, other
     if not (has_memory(one) and has_memory(two)):
-        return one is two or (not isinstance(one, torch.Tensor) and _are_equal(one, two))
+        is_simple = isinstance(one, int | float | str) and type(one) is type(two)
+        return one is two or (is_simple and one == two)
     if before < 0 or one.shape != two.shape or one.dtype != two.dtype:
         return False
     if one.data_ptr() == two.data_ptr():
@@ -164,8 +160,3 @@ def _are_made_alike(one: Any, two: Any, depth: int) -> bool:
         return False
     pairs = zip(one.next_functions, two.next_functions, strict=False)
     return all(a[1] == b[1] and _are_made_alike(a[0], b[0], depth - 1) for a, b in pairs)
-
-
-def _are_equal(one: Any, two: Any) -> bool:
-    simple = int, float, str, bool, type(None)
-    return isinstance(one, simple) and type(one) is type(two) and one == two
