@@ -40,7 +40,6 @@ class RunContext:
         self.is_experiment = False  # what runs is an experiment of ours, and no step of the program
         self.halted = False  # the program is to end: raise at the next op
         self.halt_again: Callable[[], None] = lambda: None
-        self.on_run: Callable[[], None] = lambda: None  # told where a model begins to run
         self.notes: list[str] = []  # what could not be observed, one sentence each
         self.faults = 0
         self.module: ModuleFrame | None = None  # the innermost one that runs, while ops are seen

@@ -84,6 +84,7 @@ class Names:
         self._unnamed: list[type] = []  # the classes of those that no variable leads to
         self.running: dict[int, torch.nn.Module] = {}  # that no other module called
         self.on_root: Callable[[torch.nn.Module], None] = lambda module: None  # told of a new one
+        self.on_run: Callable[[], None] = lambda: None  # told of each, whenever it runs
         self._callers: list[torch.nn.Module] = []  # whose methods have called those
         self._kept: list[torch.Tensor] = []  # so that no other leaf gets the id of one
         self._held: dict[int, torch.Tensor] | None = None  # parameters and buffers by memory
@@ -101,6 +102,7 @@ class Names:
                 for one in reversed(holders)
                 if issubclass(type(one), torch.nn.Module) and id(one) not in self.running
             )
+        self.on_run()
 
     def forget_memory(self) -> None:
         """Parameters may move to other memory between steps; look them up again."""

@@ -40,7 +40,6 @@ def follow_modules(context: RunContext, dispatch: Dispatch, stack: ExitStack, th
         outer = context.module
         if outer is None:
             context.shielded("a module", context.names.saw_root, self)
-            context.shielded("a module", context.on_run)
         context.module = ModuleFrame(self, outer)
         try:
             if id(self) in context.followed:

@@ -71,7 +71,7 @@ class Watching:
         """What a program does between an update and the next backward, as evaluating itself, is
         seen with the step before; where the loss it then has is bad, so is the rest of that step.
         Without an optimizer an update by hand may follow a backward."""
-        self.context.on_run = lambda: None
+        self.context.names.on_run = lambda: None
         if not self.depth.is_full:
             return
         if one.loss is not None and one.loss - one.loss != 0.0:
@@ -100,12 +100,12 @@ class Watching:
             self.stop_coasting()
             self._look_at_what_is_left()
             self.depth.look_in_full(context.step)
-        context.on_run = self._note_run
+        context.names.on_run = self._note_run
 
     def _note_run(self) -> None:
         self._runs += 1
         if self._runs > _RUNS:
-            self.context.on_run = lambda: None
+            self.context.names.on_run = lambda: None
             self.depth.watch()
 
     def _has_optimizer(self) -> bool:
@@ -116,7 +116,7 @@ class Watching:
 
     def end_backward(self) -> None:
         if self.context.updates is None:
-            self.check_leaves()
+            self._check(None, self.leaves)
         if self.context.updates is None or self._updated_within:
             self._updated_within = False
             self._choose(self.context.updates)
@@ -156,14 +156,10 @@ class Watching:
             grads = [leaf.grad for leaf in self.reached]
         self.context.bad_in_step |= not all_finite(grads)
 
-    def check_leaves(self) -> None:
-        """In a program without an optimizer."""
-        self._check(None, self.leaves)
-
     def _check(self, key: object, held: Callable[[], Iterable[torch.Tensor]]) -> None:
-        """Now and then those of one optimizer, since what is NaN stays so; with them the buffers,
-        which no optimizer holds and a bad value may come from. And at each step in full that
-        steps may follow which are only watched."""
+        """Now and then those of one optimizer (None: there is none), since what is NaN stays so;
+        with them the buffers, which no optimizer holds and a bad value may come from. And at each
+        step in full that steps may follow which are only watched."""
         step = max(self.context.step - 1, 0)
         if self.depth.is_full:
             if self.depth.full_from is not None and step >= self.depth.full_from:
@@ -229,13 +225,12 @@ class Watching:
     def unexamined(self, ending: Ending, refusal: AnyRefusal | None) -> Unexamined | None:
         """Of a program that ended like this."""
         is_seen = self.depth.is_full
-        if refusal is not None and not refusal.is_seen and self.depth.full_from is None:
-            is_seen &= not self.depth.full_since  # what it came of is older
+        is_older = refusal is not None and not refusal.is_seen  # what it came of
+        if is_older and self.depth.full_from is None:
+            is_seen &= not self.depth.full_since
         if self._unexamined is None and ending.gave_up and not is_seen:
             step, since = self.context.step, self._since
-            if refusal is not None and not refusal.is_seen:
-                since = min(since, max(step - 1, 0))  # what it came of is older
-            if ending.device_assert:  # told later than it was, perhaps in the next step
+            if is_older or ending.device_assert:  # told later than it was, perhaps in the next step
                 since = min(since, max(step - 1, 0))
             return Unexamined(step, since, None)
         return self._unexamined
