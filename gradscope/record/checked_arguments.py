@@ -111,13 +111,13 @@ def _refused(
 def maker(value: torch.Tensor, index: tuple[int, ...], context: RunContext) -> Call | None:
     """The call that made what a distribution was given, and has expanded or stacked."""
     node = value.grad_fn
-    call = context.call(node) if node is not None else None
+    call = context.call(node)
     while node is not None and call is not None and call.inner is not None:
         if not call.view and call.op != "stack":
             break
         parts = node.next_functions
         node = parts[index[-1] if len(parts) > 1 else 0][0]
-        call = context.call(node) if node is not None else None
+        call = context.call(node)
     return call
 
 

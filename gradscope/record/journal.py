@@ -206,10 +206,8 @@ def named_operands(call: Call, given: tuple[Operand, ...]) -> tuple[Operand, ...
         for role, part in operands(source, node, call.op).items()
         if not isinstance(part, ast.Constant)
     }
-    return tuple(_with_text(one, written) for one in given)
-
-
-def _with_text(one: Operand, written: dict[str, str]) -> Operand:
-    text = written.get(one.role, "")
-    fits = not one.name and "\n" not in text and len(text) <= _LONGEST
-    return replace(one, text=text) if text and fits else one
+    texts = (written.get(one.role, "") for one in given)
+    return tuple(
+        one if one.name or "\n" in text or len(text) > _LONGEST else replace(one, text=text)
+        for one, text in zip(given, texts, strict=True)
+    )

@@ -12,12 +12,11 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from gradscope.facts import LostBound
 from gradscope.ops.patterns import EPSILON
 from gradscope.ops.traits import Trait, has
-from gradscope.record.finite import dtype_of, plain
+from gradscope.record.finite import HALF, dtype_of, plain
 from gradscope.record.journal import Note, to_call
 from gradscope.record.schema import OpInfo
 from gradscope.record.sites import ModuleFrame, note_site
 
-_HALF = (torch.float16, torch.bfloat16)
 _POINTS = (-1.0, 0.0, 1.0)  # at which ops break
 _BOUNDS = frozenset("clamp clamp_min clamp_max add sub rsub mul div".split())
 # The ops that values are followed through, and how many of them.
@@ -131,7 +130,7 @@ def fact(read: dict[str, Kept], instead: dict[str, float]) -> LostBound | None:
 def _lost(
     func: Any, info: OpInfo, args: tuple[Any, ...], kwargs: dict[str, Any], out: torch.Tensor
 ) -> tuple[tuple[float, float], ...]:
-    is_plain = plain(out) is not None and out.dtype in _HALF
+    is_plain = plain(out) is not None and out.dtype in HALF
     if info.name not in _BOUNDS or not is_plain or out.numel() > _LARGEST:
         return ()
     numbers = (*args[1:], *kwargs.values())

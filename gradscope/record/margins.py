@@ -19,7 +19,7 @@ from gradscope.ops.edges import Decomposition
 from gradscope.ops.reach import reach, reach_of_matrix, singularity
 from gradscope.ops.traits import Trait, has
 from gradscope.record.context import RunContext
-from gradscope.record.finite import dtype_of, plain
+from gradscope.record.finite import HALF, dtype_of, plain
 from gradscope.record.graph import inputs, node_name
 from gradscope.record.journal import UNRESOLVED, to_call
 from gradscope.record.oprun import OpRun, flatten
@@ -31,7 +31,6 @@ _LARGEST = 256  # the order of a matrix whose singular values are computed besid
 _MOST_MATRICES = 1024  # in a batch
 _DEEPEST = 8  # ops from a guard to what it guards
 _SMALL = 0.05  # from 0, 1 or -1 to the end of a clamp that is put there to keep off them
-_HALF = (torch.float16, torch.bfloat16)
 
 
 Fact = TypeVar("Fact", Approach, Headroom)
@@ -225,7 +224,7 @@ def _exponent(arguments: dict[str, Any]) -> tuple[float | None, Any]:
 
 
 def _headroom(op: OpRun) -> _Seen | None:
-    outputs = [out for out in flatten(op.out) if out.dtype in _HALF and out.numel()]
+    outputs = [out for out in flatten(op.out) if out.dtype in HALF and out.numel()]
     tensor = plain(outputs[0]) if outputs else None
     if tensor is None or op.info.skip:
         return None

@@ -16,7 +16,7 @@ from gradscope.record.context import RunContext
 from gradscope.record.dispatch import Dispatch
 from gradscope.record.events.examine import Examiner
 from gradscope.record.events.reads import BadReads
-from gradscope.record.finite import item, quick_total, runs_later
+from gradscope.record.finite import HALF, item, quick_total, runs_later
 from gradscope.record.journal import Note, Raw
 from gradscope.record.margins import Margins
 from gradscope.record.oprun import NodeOps, OpRun, asked_by_user, flatten, runs_forward_again
@@ -35,7 +35,6 @@ from gradscope.record.window import Window
 
 _current_node = torch._C._current_autograd_node
 _FULL = frozenset({torch.float32, torch.float64})
-_HALF = frozenset({torch.float16, torch.bfloat16})
 _OTHER = frozenset(
     {torch.complex64, torch.complex128, torch.complex32}
     | {getattr(torch, name) for name in dir(torch) if name.startswith("float8_")}
@@ -125,7 +124,7 @@ class RecordingMode(Dispatch):
                     self.raised.note_matrix(info, args, kwargs, sys._getframe(1))
                 if node is None and not context.in_optimizer:
                     self._note_operands(info, args, out)
-                    if type(out) is torch.Tensor and (out.dtype in _HALF or context.bounds):
+                    if type(out) is torch.Tensor and (out.dtype in HALF or context.bounds):
                         noted = func, info, args, kwargs, out, made, sys._getframe(1)
                         context.shielded(info.name, context.bounds.note, *noted, context.module)
                     if info.shifts and not info.written:
@@ -196,11 +195,6 @@ class RecordingMode(Dispatch):
             step=context.step,
         )
 
-    def _note_value(self, seq: int, value: float) -> None:
-        """A single number that a call gave, which may turn out to be a term of the loss."""
-        calls = self.context.journal.calls
-        calls[seq - 1] = calls[seq - 1]._replace(value=value)
-
     def _look_closer(self, op: OpRun) -> None:
         """Ops on a device wait for their window, unless a bad value is known to be near."""
         if op.info.allocates:
@@ -223,21 +217,16 @@ class RecordingMode(Dispatch):
         if kind is torch.Tensor or kind is torch.nn.Parameter:
             if out._is_zerotensor():
                 return True  # all zeros without memory: reading it would crash
-            dtype = out.dtype
-            if dtype in _FULL:
-                try:
-                    total = item(out.sum())
-                except (RuntimeError, NotImplementedError):
-                    return False  # meta, nested, ...: the closer look knows them
-                if seq and out.dim() == 0:
-                    self._note_value(seq, total)
-            elif dtype in _HALF or dtype in _OTHER:
-                try:
-                    total = quick_total(out)
-                except (RuntimeError, NotImplementedError):
-                    return False
-            else:
+            is_full = out.dtype in _FULL
+            if not (is_full or out.dtype in HALF or out.dtype in _OTHER):
                 return True
+            try:
+                total: Any = item(out.sum()) if is_full else quick_total(out)
+            except (RuntimeError, NotImplementedError):
+                return False  # meta, nested, ...: the closer look knows them
+            if seq and is_full and out.dim() == 0:  # it may turn out to be a term of the loss
+                calls = self.context.journal.calls
+                calls[seq - 1] = calls[seq - 1]._replace(value=total)
             return bool(total - total == 0.0)
         if out is None or kind in (int, bool, float, str, torch.dtype, torch.device):
             return not info.written

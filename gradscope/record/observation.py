@@ -268,19 +268,16 @@ class Observation:
 
     def optimizer_ends(self, work: Work) -> None:
         with unobserved():
-            self._end_optimizer(work)
-
-    def _end_optimizer(self, work: Work) -> None:
-        self.context.tries = work.updates and not work.over
-        if work.over:
-            self.limit.note_update(self.steps)
-        if self.ops is not None:
-            self.ops.optimizer_ends(work)
-        self.context.shielded("the optimizer", self.sizes.optimizer_ends, work)
-        if work.over and self._last.is_over_after(work.optimizer):
-            self._halt(self._reason)
-        if work.over and self.coasting.may_begin_after(work.optimizer) and not work.inner:
-            self._coast()
+            self.context.tries = work.updates and not work.over
+            if work.over:
+                self.limit.note_update(self.steps)
+            if self.ops is not None:
+                self.ops.optimizer_ends(work)
+            self.context.shielded("the optimizer", self.sizes.optimizer_ends, work)
+            if work.over and self._last.is_over_after(work.optimizer):
+                self._halt(self._reason)
+            if work.over and self.coasting.may_begin_after(work.optimizer) and not work.inner:
+                self._coast()
 
     # Its end
 

@@ -162,9 +162,6 @@ def watch_optimizers(
     thread = threading.get_ident()
     running: list[Work] = []  # optimizers may step others
 
-    def is_foreign() -> bool:
-        return is_elsewhere(thread) or not computes_values()
-
     def begin(optimizer: Any, args: Any, kwargs: Any) -> Any:
         closure = args[1] if len(args) > 1 else kwargs.get("closure")
         has_closure = callable(closure)
@@ -186,7 +183,7 @@ def watch_optimizers(
     def outside(closure: Callable[..., Any], depth: int) -> Callable[..., Any]:
         @functools.wraps(closure)
         def call(*args: Any, **kwargs: Any) -> Any:
-            if is_foreign() or depth >= len(running):
+            if is_elsewhere(thread) or not computes_values() or depth >= len(running):
                 return closure(*args, **kwargs)
             after(running[depth])
             with without_us:

@@ -10,7 +10,7 @@ import torch
 
 from gradscope.facts import Leaf
 from gradscope.record import graph
-from gradscope.record.finite import Number, is_indirect, is_number, sum_of, unwrapped
+from gradscope.record.finite import Number, is_indirect, is_number, is_wrapped, sum_of, unwrapped
 
 _LEAP = 2.0  # times the loss of the step before
 
@@ -62,7 +62,7 @@ class BackwardPass:
         """No step is a pass that is differentiated again, that hands out the gradients of what is
         no leaf, or many at once."""
         self.functional = functional = torch._C._are_functorch_transforms_active() or any(
-            map(_is_wrapped, self.outputs)  # of `torch.func.vjp`, which is over by then
+            map(is_wrapped, self.roots)  # of `torch.func.vjp`, which is over by then
         )
         self.create_graph = bool(args[2]) and not functional if len(args) > 2 else False
         self.inputs = (args[3] if len(args) > 3 else ()) or ()
@@ -143,21 +143,14 @@ def has_leapt(loss: float | None, before: float | None) -> bool:
     return loss is not None and before is not None and not abs(loss) <= _LEAP * abs(before)
 
 
-def _is_wrapped(value: object) -> bool:
-    return isinstance(value, torch.Tensor) and bool(
-        torch._C._functorch.is_functorch_wrapped_tensor(value)
-    )
-
-
 def _is_tensor(value: object) -> bool:
     return isinstance(value, torch.Tensor)
 
 
 def _is_differentiated_again(root: torch.Tensor) -> bool:
     """Whether another torch.func.grad is around the one that asks."""
-    functorch = torch._C._functorch
-    while functorch.is_functorch_wrapped_tensor(root):
-        root = functorch.get_unwrapped(root)
-        if functorch.is_functorch_wrapped_tensor(root) and root.requires_grad:
+    while is_wrapped(root):
+        root = torch._C._functorch.get_unwrapped(root)
+        if is_wrapped(root) and root.requires_grad:
             return True
     return False

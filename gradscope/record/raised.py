@@ -130,21 +130,17 @@ class RaisedOps:
                 if self._matrix is not None and self._matrix[0].user == note.user:
                     matrix = self._matrix[2]()
                     note, given = self._matrix[0], {self._matrix[1]: matrix}
-                bad = [(role, weakref.ref(one)) for role, one in given.items() if _is_bad(one)]
+                tensors = _tensors_in(given).items()
+                bad = [(role, weakref.ref(one)) for role, one in tensors if holds_bad(one)]
                 self._bad = _line_of(error), bad
-                self._keep(note, given, frame, error)
-                if self._last is None and note.user and not info.regular:
-                    mixed = mixed_dtypes(info, args, kwargs, given)
-                    if mixed is not None:
-                        self._last = _line_of(error), self._raised(note, given, mixed, frame)
+                self._last = None
+                why = _refused(note, given, self._context.step, frame)
+                if why is None and note.user and not info.regular:
+                    why = mixed_dtypes(info, args, kwargs, given)
+                if why is not None and note.user:
+                    self._last = _line_of(error), self._raised(note, given, why, frame)
         except Exception:  # what cannot be measured is not told
             self._last = None
-
-    def _keep(self, note: Note, given: Named, frame: FrameType, error: BaseException) -> None:
-        self._last = None
-        why = _refused(note, given, self._context.step, frame)
-        if why is not None and note.user:
-            self._last = _line_of(error), self._raised(note, given, why, frame)
 
     def _raised(self, note: Note, given: Named, why: Objected, frame: FrameType) -> Raised:
         spectra = self._spectra.get(note.user[:1], []) if isinstance(why, Spectrum) else []
@@ -161,7 +157,7 @@ class RaisedOps:
         )
 
     def _negative(self, given: Named, frame: FrameType) -> Iterator[Operand]:
-        tensors = (one for one in given.values() if isinstance(one, torch.Tensor))
+        tensors = _tensors_in(given).values()
         above = consumers([one.grad_fn for one in tensors if one.grad_fn is not None])
         for node, makers in above.items():
             is_diagonal = any(node_stem(node_name(one)) == "DiagEmbed" for one in makers)
@@ -173,11 +169,10 @@ class RaisedOps:
 
     def _operands(self, given: Named, why: Objected, frame: FrameType) -> Iterator[Operand]:
         found = {why.role: why.index} if isinstance(why, OutOfRange | OutOfDomain) else {}
-        for role, value in given.items():
-            if isinstance(value, torch.Tensor):
-                index = found.get(role, ())
-                shape = tuple(value.shape) if index else None
-                yield operand(role, value, self._context, index=index, shape=shape, frame=frame)
+        for role, value in _tensors_in(given).items():
+            index = found.get(role, ())
+            shape = tuple(value.shape) if index else None
+            yield operand(role, value, self._context, index=index, shape=shape, frame=frame)
 
 
 def _is_made_positive(node: Any, above: Mapping[Any, Sequence[Any]], deepest: int = 4) -> bool:
@@ -196,8 +191,8 @@ def _line_of(error: BaseException) -> str:
     return traceback.format_exception_only(error)[-1].strip().splitlines()[0]
 
 
-def _is_bad(value: object) -> bool:
-    return isinstance(value, torch.Tensor) and holds_bad(value)
+def _tensors_in(given: Named) -> dict[str, torch.Tensor]:
+    return {role: one for role, one in given.items() if isinstance(one, torch.Tensor)}
 
 
 def _refused(note: Note, given: Named, step: int, frame: FrameType) -> Objected | None:
@@ -285,8 +280,7 @@ def _nothing(op: str, given: Named, frame: FrameType) -> Nothing | None:
 
 def _unfit(given: Named) -> Unfit | None:
     """A number beyond the dtype of the tensor that it is to be written into."""
-    tensors = [one for one in given.values() if isinstance(one, torch.Tensor)]
-    floating = [one for one in tensors if one.is_floating_point()]
+    floating = [one for one in _tensors_in(given).values() if one.is_floating_point()]
     for role, value in given.items():
         if floating and isinstance(value, int | float) and not isinstance(value, bool):
             dtype = dtype_of(floating[0])

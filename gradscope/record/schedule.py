@@ -6,14 +6,9 @@ def is_chosen(number: int) -> bool:
     return not number & (number - 1)
 
 
-def next_chosen(number: int) -> int:
-    """The first one after it."""
-    return 1 << number.bit_length()
-
-
 def before_chosen(number: int) -> int:
-    """How many come between it and that one."""
-    return next_chosen(number) - number - 1
+    """How many come between it and the first such one after it."""
+    return (1 << number.bit_length()) - number - 1
 
 
 def between_looks(step: int) -> int:

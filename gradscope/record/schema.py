@@ -142,26 +142,29 @@ def read_schema(func: Any) -> OpInfo:
     if not is_aten and hasattr(torch.ops.aten, name):
         name = f"{namespace}.{name}"  # what is known of aten's op says nothing of this one
     fills_first = namespace == _COLLECTIVES and raw_name.endswith("_")
-    written: list[int | str] = []
-    for position, argument in enumerate(schema.arguments):
-        if argument.alias_info is not None and argument.alias_info.is_write:
-            written.append(argument.name if argument.kwarg_only else position)
+    written = tuple(
+        argument.name if argument.kwarg_only else position
+        for position, argument in enumerate(schema.arguments)
+        if argument.alias_info is not None and argument.alias_info.is_write
+    )
+    views = _only_views(schema)
+    no_tensor = not any("Tensor" in str(result.type) for result in schema.returns)
     fact = lookup(name)
     matrix = fact.matrix if fact is not None else None
     return OpInfo(
         name=name,
         overload=schema.overload_name,
         argument_names=tuple(argument.name for argument in schema.arguments),
-        skip=not written and (_only_views(schema) or _yields_no_tensor(schema)),
+        skip=not written and (views or no_tensor),
         draws=torch.Tag.nondeterministic_seeded in func.tags,
         allocates=name in _ALLOCATIONS,
         fills=has(name, Trait.FILLS),
-        written=tuple(written),
+        written=written,
         shifts=has(name, Trait.SHIFTS),
         blends=not written and name in _BLENDS,
         finite=has(name, Trait.FINITE),
         hands_on=has(name, Trait.FINITE_AS_OPERAND),
-        view=_only_views(schema),
+        view=views,
         keeps_operand=torch.Tag.pointwise in func.tags and breaks_at_operands(name),
         hangs_on_modes=has(name, Trait.HANGS_ON_MODES)
         or (not schema.overload_name and has(name, Trait.SIGN_HANGS_ON_MODES)),
@@ -191,7 +194,3 @@ def _only_views(schema: Any) -> bool:
         )
         and schema.name != "aten::lift_fresh"
     )
-
-
-def _yields_no_tensor(schema: Any) -> bool:
-    return not any("Tensor" in str(result.type) for result in schema.returns)

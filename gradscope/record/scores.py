@@ -180,7 +180,7 @@ class GivenScores:
         for _ in range(_FARTHEST):
             node = node.next_functions[position][0] if node.next_functions else None
             position = 0
-            note = self._context.call_of_node(node) if node is not None else None
+            note = self._context.call_of_node(node)
             if note is None or not note.info.view:
                 break
         return node

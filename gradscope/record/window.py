@@ -67,17 +67,15 @@ class Window:
             return
         self._ops, self._sums, self._storages, self._bytes = [], [], set(), 0
         with unobserved():
-            self._judge(ops, sums)
-
-    def _judge(self, ops: list[OpRun], sums: list[torch.Tensor]) -> None:
-        totals = torch.stack([total.to(sums[0].device, torch.float32) for total in sums]).tolist()
-        for op, total in zip(ops, totals, strict=True):
-            stained = self.context.provenance.are_read(op.info, op.args, op.kwargs)
-            if stained or total - total != 0.0:
-                self.examiner.examine(op)
-        for op in ops:
-            if op.running.events and op.running is not self.context.running:
-                self.examiner.finish_node(op.running)
+            device = sums[0].device
+            totals = torch.stack([total.to(device, torch.float32) for total in sums]).tolist()
+            for op, total in zip(ops, totals, strict=True):
+                stained = self.context.provenance.are_read(op.info, op.args, op.kwargs)
+                if stained or total - total != 0.0:
+                    self.examiner.examine(op)
+            for op in ops:
+                if op.running.events and op.running is not self.context.running:
+                    self.examiner.finish_node(op.running)
 
 
 def _sum(tensors: list[torch.Tensor]) -> torch.Tensor:
