@@ -104,6 +104,11 @@ class Raised:
         return self.places[0] if self.places else None
 
     @property
+    def youngest_first(self) -> list[Any]:
+        """The nodes, in the order in which backward meets them."""
+        return sorted(self.nodes, key=lambda one: one._sequence_nr(), reverse=True)
+
+    @property
     def node(self) -> ast.AST | None:
         """What the source has there: an expression, else a statement."""
         if self.source is None or self.place is None:

@@ -29,8 +29,7 @@ from gradscope.record.grad_modes import only_inference
 from gradscope.record.graph import consumers, leaf_ids, up, withheld
 from gradscope.record.held import alive
 from gradscope.record.names import Names
-from gradscope.record.refusals import given, no_leaf, passed_over, several, steps, twice
-from gradscope.record.refusals.checkpoints import computed_again
+from gradscope.record.refusals import given, no_leaf, passed_over, second_time, several, steps
 from gradscope.record.refusals.exceptions import (
     Raised,
     chain,
@@ -68,7 +67,7 @@ def _asking(error: BaseException) -> Ask | None:
         if known is not None:
             return known
     if isinstance(error, CheckpointError):
-        return computed_again
+        return second_time.computed_again
     if isinstance(error, AttributeError) and error.name == "backward":
         return _of_number
     is_step = isinstance(error, RuntimeError) and stepping(error) is not None
@@ -79,7 +78,7 @@ def _changed(raised: Raised) -> refusals.AnyRefusal:
     """A saved tensor was written. Backward meets the youngest node first."""
     known = (
         (node, role, tensor)
-        for node in sorted(raised.nodes, key=lambda one: one._sequence_nr(), reverse=True)
+        for node in raised.youngest_first
         for role, tensor in withheld(node)
         if tensor is not None
     )
@@ -110,8 +109,7 @@ def _changed(raised: Raised) -> refusals.AnyRefusal:
 def _changed_within(raised: Raised) -> refusals.AnyRefusal:
     """What an op in place has saved of its own result, where that is a view: its node stands
     inside of one for the whole memory, and shows nothing."""
-    whole = (one for one in raised.nodes if graph.node_name(one) == "CopySlices")
-    for node in sorted(whole, key=lambda one: one._sequence_nr(), reverse=True):
+    for node in (one for one in raised.youngest_first if graph.node_name(one) == "CopySlices"):
         before = [one for one in raised.notes.writes if one.seq <= node._sequence_nr()]
         made = next((one for one in reversed(before) if one.recorded), None)
         if made is None or not _saves_its_result(made.op):
@@ -356,8 +354,8 @@ _CHECKS: tuple[tuple[str, Ask], ...] = (
     ("can't optimize a non-leaf Tensor", no_leaf.computed_given),
     ("optimizer got an empty parameter list", no_leaf.nothing_given),
     ("appear in more than one parameter group", no_leaf.given_twice),
-    ("marked with @once_differentiable", twice.of_function),
-    ("derivative for ", twice.of_op),
+    ("marked with @once_differentiable", second_time.of_function),
+    ("derivative for ", second_time.of_op),
     ("support the deepcopy protocol", no_leaf.copied_with_graph),
     ("can require gradients", _told(refusals.WholeNumbers)),
     ("Can't call numpy() on Tensor that requires grad", no_leaf.read_as_array),

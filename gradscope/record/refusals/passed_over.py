@@ -79,7 +79,7 @@ def _reader(raised: Raised, tensor: torch.Tensor, *, copied: bool) -> Call | Non
     """The first op of the graph that has saved another tensor, of which this one is a view, or has
     `copied` a part."""
     is_of = _is_copy if copied else _is_view
-    for node in sorted(raised.nodes, key=lambda one: one._sequence_nr()):
+    for node in reversed(raised.youngest_first):
         kept = (graph.saved(node, role) for role in graph.roles(node))
         if any(is_of(tensor, one) for one in kept if one is not None):
             return raised.context.call(node)
