@@ -11,7 +11,7 @@ import wrong_functions
 
 from gradscope.facts import Ending
 from gradscope.record import Observation
-from gradscope.record.answers import answers
+from gradscope.record.forking import answers
 from gradscope.record.probes import experiment, function_checks, relations
 from gradscope.record.probes.relations import Evidence, relate, some, wrong_at
 

@@ -1,19 +1,25 @@
 """What code that checks its arguments, and raises by itself, refused: a distribution a parameter, a
-normalisation a batch of one, a layer an operand of another dtype."""
+normalisation a batch of one, a layer an operand of another dtype. And what an op refused for that.
+"""
 
 import inspect
 import math
-from types import CodeType, FrameType
+from collections.abc import Mapping
+from pathlib import Path
+from types import CodeType, FrameType, FunctionType
+from typing import Any
 
 import torch
 from torch.distributions import Distribution, constraints
+from torch.utils._pytree import tree_map_only
 
-from gradscope.facts import Asymmetric, Call, OutOfDomain, Raised, SingleItem
+from gradscope.facts import Asymmetric, Call, MixedDtypes, OutOfDomain, Raised, SingleItem
 from gradscope.facts.refusals import Objected
 from gradscope.record.census import first_of, unravel
 from gradscope.record.context import RunContext
 from gradscope.record.events.measure import operand
-from gradscope.record.mixed import mixed_in_layer
+from gradscope.record.finite import dtype_of
+from gradscope.record.schema import OpInfo
 from gradscope.record.sites import USER, kind_of, resolve
 from gradscope.record.stand_ins import links
 
@@ -24,6 +30,7 @@ _COUNTS: frozenset[CodeType] = frozenset(
     for name in ("_verify_batch_size", "_verify_spatial_size")
     if (code := getattr(getattr(torch.nn.functional, name, None), "__code__", None)) is not None
 )
+_LAYERS = str(Path(torch.nn.__file__).parent)
 _Frame = tuple[FrameType, int]  # with the instruction that it is at
 
 
@@ -53,7 +60,7 @@ def _single(trail: list[_Frame], user: _Frame, context: RunContext) -> Raised | 
 
 def _mixed(trail: list[_Frame], user: _Frame, context: RunContext) -> Raised | None:
     inner = trail[-1][0]
-    why = mixed_in_layer(inner)
+    why = _mixed_in_layer(inner)
     if why is None:
         return None
     kind = type(inner.f_locals.get("self")).__name__.lower()
@@ -126,3 +133,47 @@ def outside(bad: torch.Tensor, values: torch.Tensor) -> tuple[float, tuple[int, 
     first = first_of(bad)
     value = values.reshape(-1)[first].item()
     return value, unravel(first, tuple(values.shape)), int(bad.sum()), bad.numel()
+
+
+def mixed_dtypes(
+    info: OpInfo, args: Any, kwargs: Mapping[str, Any], given: Mapping[str, Any]
+) -> MixedDtypes | None:
+    """The operand that is not of the dtype of what is trained, where the op takes it in that one:
+    tried on the operands themselves, without a graph."""
+    op = getattr(getattr(torch.ops.aten, info.name, None), info.overload or "default", None)
+    return _mixed_in(op, args, kwargs, given) if op is not None and not info.written else None
+
+
+def _mixed_in_layer(frame: FrameType) -> MixedDtypes | None:
+    """The same of a layer's own function, as of a convolution, which refuses before any op runs."""
+    code, scope = frame.f_code, frame.f_locals
+    is_forward = code.co_filename.startswith(_LAYERS) and code.co_name.endswith("forward")
+    if not is_forward or code.co_freevars or code.co_flags & inspect.CO_VARARGS:
+        return None  # another function may do more than compute
+    given = {name: scope.get(name) for name in code.co_varnames[: code.co_argcount]}
+    return _mixed_in(FunctionType(code, frame.f_globals), (*given.values(),), {}, given)
+
+
+def _mixed_in(
+    function: Any, args: Any, kwargs: Mapping[str, Any], given: Mapping[str, Any]
+) -> MixedDtypes | None:
+    tensors = {role: one for role, one in given.items() if isinstance(one, torch.Tensor)}
+    trained = {one.dtype: dtype_of(one) for one in tensors.values() if _is_trained(one)}
+    if len(trained) != 1:
+        return None
+    ((wanted, called),) = trained.items()
+    odd = [role for role, one in tensors.items() if one.dtype != wanted]
+    if not odd or not all(tensor.is_cpu for tensor in tensors.values()):
+        return None
+    cast = tree_map_only(torch.Tensor, lambda one: one.detach().to(wanted), (args, dict(kwargs)))
+    try:
+        with torch.no_grad():
+            function(*cast[0], **cast[1])
+    except Exception:  # it is something else as well
+        return None
+    return MixedDtypes(odd[0], dtype_of(tensors[odd[0]]), called)
+
+
+def _is_trained(tensor: torch.Tensor) -> bool:
+    is_leaf = isinstance(tensor, torch.nn.Parameter) or isinstance(tensor._base, torch.nn.Parameter)
+    return is_leaf or tensor.requires_grad

@@ -90,12 +90,10 @@ def _bad_one(tensor: torch.Tensor, asked: Any) -> int | None:
     nothing of it."""
     with unobserved():
         values = plain(tensor)
-        if values is None or not isinstance(asked, list) or not tensor.ndim:
+        is_listed = isinstance(asked, list) and tensor.ndim > 0 and len(asked) == len(tensor)
+        if values is None or not is_listed:
             return None
-        if len(asked) != len(tensor):
-            return None
-        row = next((row for row, one in enumerate(values) if holds_bad(one)), None)
-    found = asked[row] if row is not None else None
+        found = next((one for one, row in zip(asked, values, strict=False) if holds_bad(row)), None)
     return found if isinstance(found, int) else None
 
 

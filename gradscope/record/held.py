@@ -47,12 +47,11 @@ def parts_of(name: str, value: Any) -> Iterator[tuple[str, Any]]:
             if origin == OURS:
                 return  # a `watch` holds what the program does, by names that are not the program's
             hidden = "_" if origin != USER else ()  # which nobody would write
-            found = [
-                (key, one)
+            yield from [
+                (f"{name}.{key}", one)
                 for key, one in attributes.items()
                 if isinstance(key, str) and not key.startswith(hidden)
             ]
-            yield from ((f"{name}.{key}", one) for key, one in found)
 
 
 def link_to(module: torch.nn.Module, key: str) -> str:

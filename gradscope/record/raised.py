@@ -24,13 +24,12 @@ from gradscope.ops.display import node_stem
 from gradscope.ops.dtypes import finfo
 from gradscope.ops.requirements import INDEXING, REFUSES, TAKES_SOME
 from gradscope.ops.traits import Trait, has
-from gradscope.record.checked_arguments import maker, outside, refused_by_check
+from gradscope.record.checked_arguments import maker, mixed_dtypes, outside, refused_by_check
 from gradscope.record.context import RunContext
 from gradscope.record.events.measure import operand
 from gradscope.record.finite import dtype_of, holds_bad, plain
 from gradscope.record.graph import consumers, node_name
 from gradscope.record.journal import Note, to_call
-from gradscope.record.mixed import mixed_dtypes
 from gradscope.record.schema import OpInfo
 from gradscope.record.sites import note_site, resolve, user_frame
 from gradscope.record.tracing import unobserved

@@ -22,11 +22,11 @@ def repeated_at(place: Location | None) -> Location | None:
     """Where the statement at a place gets one object several times: in it, in what a name stands
     for, or in a function; the place itself where the text does not tell."""
     source = parsed(place.file) if place is not None else None
-    statement = statement_at(source, place) if source is not None else None
-    node = repetition(source, statement) if source is not None and statement else None
-    if source is None or place is None or node is None:
+    if place is None or source is None:
         return place
-    return _place_in(source, place, node)
+    statement = statement_at(source, place)
+    node = repetition(source, statement) if statement is not None else None
+    return _place_in(source, place, node) if node is not None else place
 
 
 def doubled_at(place: Location, names: Collection[str]) -> Location | None:

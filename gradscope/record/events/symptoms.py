@@ -308,8 +308,6 @@ class Symptoms:
 
     def _drop_recovered(self) -> None:
         """Gradients that were zeroed or computed anew since, and that nothing had taken."""
-        if not self._waiting:
-            return
         still = [(leaf, symptom) for leaf, symptom in self._waiting if _bad_grad(leaf)]
         self._recovered |= len(still) < len(self._waiting)
         self._waiting = still

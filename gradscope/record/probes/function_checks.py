@@ -10,9 +10,8 @@ from typing import Any
 import torch
 
 from gradscope.facts import Ending, FunctionCheck, NotChecked, Symptom
-from gradscope.record.answers import Answers, answers
 from gradscope.record.context import RunContext
-from gradscope.record.forking import FORKS, random_state_kept
+from gradscope.record.forking import FORKS, Answers, answers, random_state_kept
 from gradscope.record.graph import function_name
 from gradscope.record.held import has_peers
 from gradscope.record.probes.calls import NoVerdict, first_rows, needs_grad

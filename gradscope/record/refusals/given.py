@@ -124,10 +124,10 @@ def _behind(source: Source, asked: ast.AST, name: str) -> Iterator[ast.Call]:
 
 def _holder(source: Source, node: ast.expr) -> str:
     """`batch` of `batch["x"]` and of `batch.x`."""
-    is_key = isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant)
-    if is_key and isinstance(node.slice.value, str):  # type: ignore[attr-defined]
-        return source.of(node.value)  # type: ignore[attr-defined]
-    return source.of(node.value) if isinstance(node, ast.Attribute) else ""
+    match node:
+        case ast.Attribute(value=holder) | ast.Subscript(value=holder, slice=ast.Constant(str())):
+            return source.of(holder)
+    return ""
 
 
 def _is_alike(value: Any, tensor: torch.Tensor) -> bool:
