@@ -3,6 +3,7 @@
 import sys
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Set
+from functools import partial
 from types import CodeType, FrameType
 from typing import Any
 
@@ -246,9 +247,8 @@ class Names:
                 return name
         frames = list(user_frames(frame))
         # A library may have added dimensions of size 1 to what it was given.
-        return held_as(frames, lambda value: _is_same(value, tensor), self.given) or held_as(
-            frames, lambda value: _is_same(value, tensor, of_size_1=False), self.given
-        )
+        named = (held_as(frames, partial(_is_same, tensor, of), self.given) for of in (True, False))
+        return next(filter(None, named), None)
 
     def name_of_leaf(self, leaf: torch.Tensor, frame: FrameType | None) -> str | None:
         """The same for a tensor that is known itself, and not by its memory."""
@@ -353,7 +353,7 @@ def path_of(root: torch.nn.Module, name: str, prefix: str) -> Path:
     return tuple(path)
 
 
-def _is_same(value: Any, tensor: torch.Tensor, of_size_1: bool = True) -> bool:
+def _is_same(tensor: torch.Tensor, of_size_1: bool, value: Any) -> bool:
     """The tensor itself, or another Python object over the very same elements: what autograd
     saved comes back as one. Dimensions `of_size_1` count, or not."""
     if value is tensor:
