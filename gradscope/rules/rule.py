@@ -68,6 +68,7 @@ class Rule:
     code: ClassVar[str]
     name: ClassVar[str]
     severity: ClassVar[Severity] = Severity.ERROR
+    phase: ClassVar[Phase] = Phase.FORWARD  # of its findings that are not about a root
     of_sizes: ClassVar[bool] = False  # about how large gradients and steps are: for `norms` too
     of_hazards: ClassVar[bool] = False  # about what has not hurt yet: for `check` alone
 
@@ -100,7 +101,7 @@ class Rule:
     ) -> Finding:
         """A finding of this rule: what happened, and the mechanism. It points at `call`, where
         `parts` do not name the op and the place themselves."""
-        known: Parts = {"phase": Phase.FORWARD, "step": 0, "severity": self.severity, "op": ""}
+        known: Parts = {"phase": self.phase, "step": 0, "severity": self.severity, "op": ""}
         if call is not None:
             known |= {"op": call.op, "node": call.node, "location": call.location}
         known.update(parts)

@@ -41,6 +41,7 @@ class AliasedState(Rule):
 
     code = "GS413"
     name = "aliased-state"
+    phase = Phase.OPTIMIZER
     of_sizes = True
 
     def check(self, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:
@@ -57,7 +58,6 @@ class AliasedState(Rule):
             f"`state_dict()` gives references to the {parameters}. Training has changed what was"
             f" kept along with them, in the {passes} since: there is nothing to go back to.",
             severity=Severity.WARNING,
-            phase=Phase.OPTIMIZER,
             step=reload.step,
             op="load_state_dict",
             location=place,
@@ -75,7 +75,6 @@ class AliasedState(Rule):
             f"The line takes the state of the module that it loads it into, each time that it runs:"
             f" the {parameters} are copied onto themselves.{where}",
             severity=Severity.ERROR if meant else Severity.WARNING,
-            phase=Phase.OPTIMIZER,
             step=reload.step,
             op="load_state_dict",
             location=reload.loaded_at,

@@ -43,6 +43,7 @@ class BackwardRefused(Rule):
 
     code = "GS303"
     name = "backward-refused"
+    phase = Phase.BACKWARD
 
     def check(self, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:
         refusal = trace.refusal
@@ -60,7 +61,6 @@ class BackwardRefused(Rule):
         return self.found(
             told.headline,
             told.why,
-            phase=Phase.BACKWARD,
             step=refusal.step,
             op=told.op,
             location=place,

@@ -62,6 +62,7 @@ class BadCustomBackward(Rule):
 
     code = "GS301"
     name = "bad-custom-backward"
+    phase = Phase.BACKWARD
     of_sizes = True
 
     def check(self, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:
@@ -97,7 +98,6 @@ class BadCustomBackward(Rule):
             words.headline(check),
             words.mechanism(check) + aftermath,
             severity=_severity(check),
-            phase=Phase.BACKWARD,
             step=check.step,
             op=check.op or check.name,
             node=check.node,

@@ -94,6 +94,7 @@ class DeadGradient(Rule):
 
     code = "GS403"
     name = "dead-gradient"
+    phase = Phase.BACKWARD
     of_sizes = True
 
     def check(self, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:
@@ -228,7 +229,6 @@ class DeadGradient(Rule):
             " of it.",
             where.call,
             severity=Severity.NOTE,
-            phase=Phase.BACKWARD,
             step=since,
             location=where.location,
             label=WORDS[where.reason].label,
@@ -253,7 +253,6 @@ class DeadGradient(Rule):
             f"{WORDS[where.reason].why} Until step {since - 1} there was a gradient: a step has"
             " brought them here, and no later one can lead back.",
             where.call,
-            phase=Phase.BACKWARD,
             step=since,
             node=where.node,
             location=place,

@@ -85,6 +85,7 @@ class DivergingTraining(Rule):
 
     code = "GS404"
     name = "diverging-training"
+    phase = Phase.OPTIMIZER
     of_sizes = True
 
     def check(self, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:
@@ -136,7 +137,6 @@ class DivergingTraining(Rule):
         return self.found(
             _headline(rise),
             why + _why_sum(total, update),
-            phase=Phase.OPTIMIZER,
             step=rise.first + 1,
             op=roots[0].event.op if roots else "step",
             location=place,
@@ -175,7 +175,6 @@ class DivergingTraining(Rule):
             "The gradients were not cleared between one step and the next backward, so each step"
             " goes along the sum of all gradients so far. That is a momentum of 1, which never"
             " forgets: training swings around its minimum, or away from it.",
-            phase=Phase.OPTIMIZER,
             step=1,
             op="step",
             location=first[-1].location,

@@ -70,6 +70,7 @@ class HugeGradient(Rule):
 
     code = "GS406"
     name = "huge-gradient"
+    phase = Phase.BACKWARD
 
     def check(self, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:
         magnitudes = trace.magnitudes
@@ -122,7 +123,6 @@ class HugeGradient(Rule):
             _why(leap, op, crosses=crosses),
             leap.call,
             severity=Severity.WARNING if is_clipped(magnitudes) else Severity.ERROR,
-            phase=Phase.BACKWARD,
             step=leap.step,
             label=_label(leap.steep),
             evidence={

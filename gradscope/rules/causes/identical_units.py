@@ -57,7 +57,6 @@ class IdenticalUnits(Rule):
             " are, they compute one number. To learn different things, units have to start from"
             " different weights.",
             one.call,
-            severity=Severity.ERROR,
             phase=Phase.BACKWARD,
             step=one.step,
             label=f"{one.units} times the same unit",
@@ -73,7 +72,6 @@ class IdenticalUnits(Rule):
             "To list a module again, as `[x] * n` does, is not to copy it. So"
             f" {same}what the places are to learn apart goes into one set of weights.",
             severity=Severity.WARNING if one.draws else Severity.ERROR,
-            phase=Phase.FORWARD,
             step=one.step,
             op=one.container,
             location=one.made,

@@ -39,6 +39,7 @@ class IndexOutOfRange(Rule):
 
     code = "GS505"
     name = "index-out-of-range"
+    phase = Phase.DATA
 
     def check(self, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:
         if trace.raised is not None and isinstance(trace.raised.why, OutOfRange):
@@ -52,7 +53,6 @@ class IndexOutOfRange(Rule):
             "Kernels run later than the lines that ask for them, so that the exception comes at"
             " some later line, and neither the op nor the index is known. On the CPU the op itself"
             " raises, and both are told.",
-            phase=Phase.DATA,
             location=ending.location,
             label="noticed here, or before",
             fixes=(Fix("data", "run it on the CPU", code="CUDA_VISIBLE_DEVICES= gradscope trace"),),
@@ -73,7 +73,6 @@ class IndexOutOfRange(Rule):
             " comes from data that was not mapped to these numbers, a table that was made too"
             " small, or a count that starts at 1.",
             raised.call,
-            phase=Phase.DATA,
             step=raised.step,
             label=f"index {found.value}, {found.size} elements",
             evidence=measurements.fields_of(found, "index", "value", "size", "dim", "bad", "numel"),

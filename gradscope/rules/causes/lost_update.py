@@ -71,6 +71,7 @@ class LostUpdate(Rule):
 
     code = "GS407"
     name = "lost-update"
+    phase = Phase.OPTIMIZER
     of_sizes = True
 
     def check(self, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:
@@ -105,8 +106,6 @@ class LostUpdate(Rule):
             "The line makes a new tensor, and does not write into the parameter that the loop's"
             " variable stands for. Nothing reads the new one: what is to be learnt never gets into"
             " the parameters.",
-            severity=Severity.ERROR,
-            phase=Phase.OPTIMIZER,
             step=step,
             op="step",
             location=place,
@@ -122,8 +121,6 @@ class LostUpdate(Rule):
             f"They are to follow {phrases.listed(lost.sources)}, which are trained. The line makes"
             " new tensors, and gives them to a name or to an entry of a dictionary; nothing reads"
             " them there. Only a write in place changes the parameters of a module.",
-            severity=Severity.ERROR,
-            phase=Phase.OPTIMIZER,
             step=lost.step,
             op="average",
             location=lost.location,
@@ -140,7 +137,6 @@ class LostUpdate(Rule):
             f" since the time before, and nobody has changed `{one.source}` meanwhile. A target"
             " network is to follow the one that is trained, and not the other way round.",
             severity=Severity.WARNING,
-            phase=Phase.OPTIMIZER,
             step=one.step,
             op="load_state_dict",
             location=one.loaded_at,
@@ -156,7 +152,6 @@ class LostUpdate(Rule):
             text.headline,
             text.why,
             severity=_severity(lost),
-            phase=Phase.OPTIMIZER,
             step=_step(lost),
             op="step",
             location=place,

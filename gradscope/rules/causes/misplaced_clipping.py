@@ -88,6 +88,7 @@ class MisplacedClipping(Rule):
 
     code = "GS405"
     name = "misplaced-clipping"
+    phase = Phase.OPTIMIZER
     of_sizes = True
 
     def check(self, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:
@@ -114,7 +115,6 @@ class MisplacedClipping(Rule):
             f"`{clip.function}` {does}",
             why,
             severity=Severity.ERROR if clip.acts else Severity.NOTE,
-            phase=Phase.OPTIMIZER,
             step=clip.step,
             op=clip.function,
             location=clip.location,

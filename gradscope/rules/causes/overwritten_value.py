@@ -37,6 +37,7 @@ class OverwrittenValue(Rule):
 
     code = "GS302"
     name = "overwritten-value"
+    phase = Phase.BACKWARD
 
     def check(self, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:
         first = {(one.call.location, one.location): one for one in reversed(trace.overwrites)}
@@ -53,7 +54,6 @@ class OverwrittenValue(Rule):
             " wrote into their memory before backward read it, by a tensor that does not share"
             " their version (`.data`), so autograd did not refuse them. The gradient is finite and"
             " belongs to other values.",
-            phase=Phase.BACKWARD,
             step=one.step,
             op=one.writer,
             node=one.node,
@@ -73,7 +73,6 @@ class OverwrittenValue(Rule):
             " the memory is written anew by a later call. Autograd counts the versions of what"
             " `save_for_backward` is given, and of nothing else. The gradient is finite and belongs"
             " to other values.",
-            phase=Phase.BACKWARD,
             step=one.step,
             op=op,
             node=one.node,

@@ -57,6 +57,7 @@ class ScaledStep(Rule):
 
     code = "GS417"
     name = "scaled-update"
+    phase = Phase.OPTIMIZER
     of_sizes = True
 
     def check(self, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:
@@ -92,7 +93,6 @@ class ScaledStep(Rule):
                 else ""
             ),
             severity=Severity.WARNING if update.blind else Severity.ERROR,
-            phase=Phase.OPTIMIZER,
             step=update.step,
             op="step",
             location=update.location,

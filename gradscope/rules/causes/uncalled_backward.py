@@ -43,6 +43,7 @@ class UncalledBackward(Rule):
 
     code = "GS304"
     name = "uncalled-backward"
+    phase = Phase.BACKWARD
     of_sizes = True
 
     def check(self, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:
@@ -60,8 +61,6 @@ class UncalledBackward(Rule):
                 f" `autograd.Function` alone. Its `forward` {does}, and the gradient is the"
                 " derivative of that, whatever `backward` says.",
                 severity=Severity.ERROR if own.passes_on else Severity.WARNING,
-                phase=Phase.BACKWARD,
-                step=0,
                 op=own.name,
                 location=place,
                 label=label,

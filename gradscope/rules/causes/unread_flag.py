@@ -48,6 +48,7 @@ class UnreadFlags(Rule):
 
     code = "GS414"
     name = "unread-flag"
+    phase = Phase.OPTIMIZER
     of_sizes = True
 
     def check(self, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:
@@ -67,7 +68,6 @@ class UnreadFlags(Rule):
             "Python takes any attribute, and torch reads `requires_grad` of parameters alone:"
             f" {whose} the other value. What was to be {holds} is not.",
             severity=Severity.ERROR if is_lost else Severity.WARNING,
-            phase=Phase.OPTIMIZER,
             step=step,
             op="requires_grad",
             location=flag.location,

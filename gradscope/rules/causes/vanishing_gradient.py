@@ -63,6 +63,7 @@ class VanishingGradient(Rule):
 
     code = "GS402"
     name = "vanishing-gradient"
+    phase = Phase.BACKWARD
     of_sizes = True
 
     def check(self, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:
@@ -103,7 +104,6 @@ class VanishingGradient(Rule):
             " The weights on the far side stay as they were initialised while the last ones still"
             " learn.",
             growth.call,
-            phase=Phase.BACKWARD,
             step=growth.step,
             label=f"divides the gradient by about {1 / growth.factor:.1f},"
             f" {len(growth.norms)} times",
@@ -137,7 +137,6 @@ class VanishingGradient(Rule):
             f" slope. The loss has risen from {first} to {last}, so much is left to learn, and"
             f" {phrases.listed(usage.held)} cannot: the worse it gets, the less is passed on.",
             flat.call,
-            phase=Phase.BACKWARD,
             step=usage.last,
             severity=Severity.ERROR if fade.last <= GONE * fade.usual else Severity.WARNING,
             node=flat.call.node,

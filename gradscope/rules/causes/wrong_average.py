@@ -46,6 +46,7 @@ class WrongAverage(Rule):
 
     code = "GS409"
     name = "wrong-average"
+    phase = Phase.OPTIMIZER
     of_sizes = True
 
     def check(self, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:
@@ -68,7 +69,6 @@ class WrongAverage(Rule):
             f" {what} divided by it once more: each step is {usage.ranks} times too short, lr"
             f" {number(rate, 3)} acts like {number(rate / usage.ranks, 3)}.",
             severity=Severity.NOTE if is_blind else Severity.WARNING,
-            phase=Phase.OPTIMIZER,
             step=usage.last,
             op="step",
             location=place,
@@ -92,7 +92,6 @@ class WrongAverage(Rule):
             "The loss of each pass is a mean, and backward adds its gradient to those of the passes"
             f" before: the step gets {passes} times the gradient of one batch of that size.{acts}",
             severity=Severity.NOTE if is_blind or passes < FEWEST_TERMS else Severity.WARNING,
-            phase=Phase.OPTIMIZER,
             step=usage.last,
             op="step",
             location=request.backward,

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from gradscope.facts import Broadcast, Finding, Phase, Root, Severity, Trace
+from gradscope.facts import Broadcast, Finding, Root, Severity, Trace
 from gradscope.facts import requests as ask
 from gradscope.rules.rule import Rule
 from gradscope.rules.wording import phrases
@@ -54,7 +54,6 @@ class WrongBroadcast(Rule):
             f" {phrases.name(row, 'the other')} has one dimension. The loss is made of all"
             f" {n * n:,} pairs, of which {n} belong together: it {drawn}.",
             one.call,
-            phase=Phase.FORWARD,
             step=one.step,
             label=f"makes ({n}, {n}) of ({n}, 1) and ({n},)",
             evidence={"size": n},

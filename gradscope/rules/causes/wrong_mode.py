@@ -9,7 +9,6 @@ from gradscope.facts import (
     HastyStatistics,
     KeptDropout,
     ModeKept,
-    Phase,
     Root,
     Severity,
     StaleStatistics,
@@ -112,7 +111,6 @@ class WrongMode(Rule):
             message,
             why,
             severity=Severity.WARNING if is_switched or kept.untouched else Severity.NOTE,
-            phase=Phase.FORWARD,
             step=kept.last,
             op=kept.model,
             location=next(iter(kept.sites), None),
@@ -131,7 +129,6 @@ class WrongMode(Rule):
             " have not. They are buffers, which `parameters()` leaves out, and in eval mode it"
             " normalises by them.",
             severity=Severity.ERROR,
-            phase=Phase.FORWARD,
             step=stale.last,
             op=stale.model,
             location=place,
@@ -151,7 +148,6 @@ class WrongMode(Rule):
             " a mean and a variance come from the last batch. What other frameworks call momentum"
             " is 1 minus this one.",
             severity=Severity.WARNING,
-            phase=Phase.FORWARD,
             step=hasty.last,
             op=hasty.model,
             location=place,
@@ -172,7 +168,6 @@ class WrongMode(Rule):
             + (", and True then." if is_left_out else ".")
             + " The model is evaluated with noise, and with part of its values left out.",
             severity=Severity.WARNING,
-            phase=Phase.FORWARD,
             step=kept.last,
             op=drop.op,
             location=drop.place,
@@ -192,7 +187,6 @@ class WrongMode(Rule):
             " BatchNorm then normalises by the batch, and moves statistics that belong to weights"
             " which stay; Dropout drops values.",
             severity=Severity.WARNING,
-            phase=Phase.FORWARD,
             step=undone.last,
             op=undone.parts[0],
             location=first.place,

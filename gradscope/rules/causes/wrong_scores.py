@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator
 
-from gradscope.facts import Finding, Phase, Root, Scores, Severity, Trace
+from gradscope.facts import Finding, Root, Scores, Severity, Trace
 from gradscope.facts import requests as ask
 from gradscope.ops.traits import Trait, has
 from gradscope.rules.rule import Rule, places
@@ -115,7 +115,6 @@ class WrongScores(Rule):
             message,
             why,
             one.made,
-            phase=Phase.FORWARD,
             step=one.step,
             label=label,
             severity=Severity.ERROR if one.raw else self.severity,
