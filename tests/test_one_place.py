@@ -75,9 +75,9 @@ def grown(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (copy / "rules/causes/left_turn.py").write_text(RULE)
     (copy / "report/shout.py").write_text(FORMAT)
     (copy / "examples/a_sum.py").write_text(EXAMPLE)
-    powers = copy / "ops/powers.py"
+    special = copy / "ops/special.py"
     fact = 'fact("cbrt")'
-    powers.write_text(powers.read_text().replace("FACTS = (", f"FACTS = ({fact}, "))
+    special.write_text(special.read_text().replace("FACTS = (", f"FACTS = ({fact}, "))
     return place
 
 

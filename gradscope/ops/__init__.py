@@ -3,19 +3,8 @@
 Pure data and arithmetic on Python floats: no torch.
 """
 
-from gradscope.ops.dtypes import Finfo, Margin, eps_for, finfo
-from gradscope.ops.edges import Edge, Nature, OpFact, operands
+from gradscope.ops.dtypes import eps_for, finfo
+from gradscope.ops.edges import Edge, Nature
 from gradscope.ops.table import OPS, lookup
 
-__all__ = [
-    "OPS",
-    "Edge",
-    "Finfo",
-    "Margin",
-    "Nature",
-    "OpFact",
-    "eps_for",
-    "finfo",
-    "lookup",
-    "operands",
-]
+__all__ = ["OPS", "Edge", "Nature", "eps_for", "finfo", "lookup"]

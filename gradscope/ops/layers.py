@@ -11,7 +11,6 @@ from gradscope.ops.edges import (
     fact,
     overflow,
     pole,
-    slope_too_large,
     too_steep,
     undefined,
 )
@@ -60,7 +59,7 @@ def _divides_by_no_variance(values: Values) -> bool:
     return values["eps"] < values.get("dtype.tiny", 0.0) or values["eps"] == 0
 
 
-def _normalisation(name: str, argument: str, running: bool = False) -> OpFact:
+def _normalisation(name: str, running: bool = False) -> OpFact:
     edges = []
     if running:
         edges.append(
@@ -73,24 +72,19 @@ def _normalisation(name: str, argument: str, running: bool = False) -> OpFact:
         )
     edges += [
         overflow(
-            both(broke(argument), lambda values: magnitude(values, argument) > 1e9),
+            both(broke("input"), lambda values: magnitude(values, "input") > 1e9),
             "the variance",
-            argument=argument,
+            argument="input",
             wider=True,
         ),
         pole(
-            both(broke(argument), _divides_by_no_variance),
+            both(broke("input"), _divides_by_no_variance),
             "equal elements have variance 0, and eps does not keep the division from 0",
-            argument=argument,
+            argument="input",
             cause="zero-division",
             stable="eps=1e-5",
         ),
-        slope_too_large(
-            slope_broke(argument),
-            "the power of the deviation in the slope",
-            argument=argument,
-            wider=True,
-        ),
+        slope_overflow("input", what="the power of the deviation in the slope"),
     ]
     return fact(name, *edges)
 
@@ -150,11 +144,11 @@ FACTS = (
     _product("convolution", "input", "weight", third="bias"),
     _product("_prelu_kernel", "self", "weight"),
     _product("polar", "abs", "angle"),
-    _normalisation("native_layer_norm", "input"),
-    _normalisation("native_group_norm", "input"),
-    _normalisation("_fused_rms_norm", "input"),
+    _normalisation("native_layer_norm"),
+    _normalisation("native_group_norm"),
+    _normalisation("_fused_rms_norm"),
     *(
-        _normalisation(name, "input", running=True)
+        _normalisation(name, running=True)
         for name in (
             "native_batch_norm",
             "_native_batch_norm_legit",

@@ -9,6 +9,7 @@ from gradscope.ops.edges import OpFact, Values, empty, fact, overflow, removable
 from gradscope.ops.predicates import (
     both,
     broke,
+    equals,
     has_infinity,
     infinite,
     is_finite,
@@ -20,21 +21,17 @@ from gradscope.ops.shared import infinite_input, no_answer, slope_overflow, valu
 _MEAN = 1  # of at::Reduction
 
 
-def _all_targets_ignored(values: Values) -> bool:
-    """A mean over targets of which none counts: finite log-probabilities, and 0 / 0."""
-    return (
-        values.get("reduction", _MEAN) == _MEAN
-        and math.isnan(values["output"])
-        and is_finite(values, "self")
-        and is_finite(values, "weight")
-    )
+def _is_mean(values: Values) -> bool:
+    return values.get("reduction", _MEAN) == _MEAN
 
 
-def _empty(values: Values) -> bool:
-    return values.get("reduction", _MEAN) == _MEAN and values["self.numel"] == 0
+def _is_nothing(values: Values) -> bool:
+    """0 / 0 of finite log-probabilities: of the targets none counts."""
+    finite = all(is_finite(values, name) for name in ("self", "weight"))
+    return finite and math.isnan(values["output"])
 
 
-_EMPTY = empty(_empty, "the mean over an empty batch is 0 / 0")
+_EMPTY = empty(both(_is_mean, equals("self.numel", 0)), "the mean over an empty batch is 0 / 0")
 
 
 def _distance(name: str, what: str) -> OpFact:
@@ -42,11 +39,7 @@ def _distance(name: str, what: str) -> OpFact:
         name,
         _EMPTY,
         value_overflow("self", "target", what=what),
-        no_answer(
-            "self",
-            lambda values: has_infinity("self")(values) and has_infinity("target")(values),
-            "inf - inf is NaN",
-        ),
+        no_answer("self", both(has_infinity("self"), has_infinity("target")), "inf - inf is NaN"),
     )
 
 
@@ -55,7 +48,7 @@ def _likelihood(name: str) -> OpFact:
         name,
         _EMPTY,
         empty(
-            _all_targets_ignored,
+            both(_is_mean, _is_nothing),
             "every target is `ignore_index`: the mean over none of them is 0 / 0",
             stable="reduction='sum', divided by the number of targets clamped to at least 1",
         ),

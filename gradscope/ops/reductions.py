@@ -3,14 +3,13 @@
 from gradscope.ops.cures import away
 from gradscope.ops.dtypes import Margin
 from gradscope.ops.edges import OpFact, Values, empty, fact, slope_too_large, too_steep
-from gradscope.ops.predicates import both, has_infinity, magnitude, slope_broke
+from gradscope.ops.predicates import both, equals, has_infinity, magnitude, slope_broke
 from gradscope.ops.shared import infinite_inputs, no_answer, slope_overflow, value_overflow
 
 _OTHERS = "the product of the other elements in the slope"
 
 
-def _empty(values: Values) -> bool:
-    return values["self.numel"] == 0
+_empty = equals("self.numel", 0)
 
 
 def _too_few_items(values: Values) -> bool:

@@ -2,13 +2,11 @@
 
 from gradscope.ops import (
     arithmetic,
-    divisions,
     exponentials,
     layers,
     linalg,
     logarithms,
     losses,
-    powers,
     reductions,
     softmaxes,
     special,
@@ -17,12 +15,10 @@ from gradscope.ops.edges import Nature, OpFact
 from gradscope.ops.traits import Trait, has
 
 _FAMILIES = (
-    powers,
-    divisions,
+    arithmetic,
     logarithms,
     exponentials,
     special,
-    arithmetic,
     reductions,
     softmaxes,
     losses,
