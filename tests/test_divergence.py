@@ -24,7 +24,7 @@ from gradscope.facts import (
 from gradscope.record import Observation
 from gradscope.rules import RULES
 
-LEAF = Leaf("w", (4,), "float32", "cpu", 4, "parameter", True, 9.0, (1.0,), start=1.0)
+LEAF = Leaf("w", (4,), "float32", 4, "parameter", True, 9.0, (1.0,), start=1.0)
 SEEN = Magnitudes((LEAF,), updates=(Update(0, "SGD", 0.1),))
 UP_AND_DOWN = (3.0, 4.0, 1.0, 2.0, 90.0, 20.0, 7e2, 3e2, 2e5, 4e4, 3e6, 8e5)
 LEAPS = (2.0, 9e7, 8e6, 7e5, 6e5, 5e5, 4e5, 3e5)

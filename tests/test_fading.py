@@ -4,7 +4,6 @@ import pytest
 import torch
 from corpus import diagnosed_text, loud, patched
 
-from gradscope.facts import Ending
 from gradscope.record import Observation
 
 GAN = """\
@@ -185,5 +184,4 @@ def test_a_loss_that_is_learnt_is_not_looked_at_in_every_step():
             optimizer.zero_grad()
             ((layer(data) - data @ torch.ones(4, 1)) ** 2).sum().div(8).backward()
             optimizer.step()
-    magnitudes = observation.trace("", Ending("finished")).magnitudes
-    assert magnitudes is not None and len(magnitudes.inspected) < 30
+    assert len(observation.sizes.inspection.steps) < 30

@@ -28,7 +28,7 @@ HOSTILE = (
 
 
 def leaf(name: str, norms: Sequence[float | None]) -> Leaf:
-    return Leaf(name, (1,), "float32", "cpu", 1, "parameter", True, 1.0, tuple(norms))
+    return Leaf(name, (1,), "float32", 1, "parameter", True, 1.0, tuple(norms))
 
 
 def tips(svg: str, group: str) -> list[str]:

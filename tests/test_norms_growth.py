@@ -313,7 +313,7 @@ def test_the_learning_rate_proposed_converges_on_a_quadratic():
 def test_each_limit_moves_its_rule(code, strict):
     rising = replace(growth(tuple(2.0**n for n in range(8)), 2.0, 2.0), factor=2.0)
     fading = replace(growth(tuple(0.5**n for n in range(9)), 0.5, 0.5), factor=0.5)
-    leaf = Leaf("w", (2, 2), "float32", "cpu", 4, "parameter", True, 1.0, (1e-3,), 0.5)
+    leaf = Leaf("w", (2, 2), "float32", 4, "parameter", True, 1.0, (1e-3,), 0.5)
     seen = Magnitudes(
         (leaf, replace(leaf, name="v", norms=(1.0,))),
         (rising,) if code == "GS401" else (fading,),

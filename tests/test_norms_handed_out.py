@@ -74,7 +74,7 @@ def test_a_pass_that_autograd_refuses_leaves_its_inspection_to_the_next():
     magnitudes = seen.sizes.facts()
     assert isinstance(magnitudes.measured, Measured)
     assert [row.name for row in magnitudes.measured.rows] == ["b", "w"]
-    assert magnitudes.inspected == (0,)
+    assert seen.sizes.inspection.steps == [0]
 
 
 def test_the_first_backward_after_many_gradients_that_were_handed_out_is_looked_at():

@@ -45,7 +45,7 @@ def seen(*losses: float, gradient: tuple[float, ...] = (1.0, 2.0), norms=()) -> 
     finite = [value for value in gradient if abs(value) < float("inf")]
     bad = len(gradient) - len(finite)
     one = Gradient("x", (len(gradient),), len(gradient), bad, sum(finite), str(gradient), gradient)
-    leaf = Leaf("x", (2,), "float32", "cpu", 2, "parameter", True, 1.0, tuple(norms))
+    leaf = Leaf("x", (2,), "float32", 2, "parameter", True, 1.0, tuple(norms))
     return Trace(
         "",
         steps=tuple(Step(index, loss, 0.1, 9) for index, loss in enumerate(losses)),

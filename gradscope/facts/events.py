@@ -94,9 +94,8 @@ class Operand:
     `grad_output`. `name` is the user's: a variable, an attribute or a parameter fqn; `text` what
     stands in the source for an operand without a name (`1 - p`). `at` is the value at the event's
     `index` (None where the shapes do not allow one). `min` and `max` are over the finite elements.
-    `masked_rows` counts the rows along the last dimension that are -inf throughout. `origin` is the
-    id of the event that put bad values into it. `held_as` says what holds it: "parameter",
-    "buffer", "leaf", "constant", "data" or "".
+    `masked_rows` counts the rows along the last dimension that are -inf throughout. `held_as` says
+    what holds it: "parameter", "buffer", "leaf", "constant", "data" or "".
     """
 
     role: str
@@ -113,7 +112,6 @@ class Operand:
     min: float | None = None
     max: float | None = None
     at: float | None = None
-    origin: int | None = None
     held_as: str = ""
     requires_grad: bool = False
     text: str = ""
@@ -247,7 +245,6 @@ class NanRead:
     became NaN of numbers that were read, some of which were finite."""
 
     event: Event
-    step: int
     times: int
     location: Location
     finite_before: bool = False

@@ -123,7 +123,6 @@ class FunctionCheck:
     step: int = 0
     input: str = ""
     position: int = 0
-    shape: tuple[int, ...] = ()
     bad: int = 0
     numel: int = 0
     relation: Relation = Relation()

@@ -33,7 +33,6 @@ class Leaf:
     name: str
     shape: tuple[int, ...]
     dtype: str
-    device: str
     numel: int
     held_as: str
     trained: bool
@@ -80,7 +79,6 @@ class Growth:
     factor: float
     low: float
     high: float
-    modules: tuple[str, ...] = ()
     activations: tuple[float, ...] = ()
     activation_factor: float | None = None
     nodes: tuple[str, ...] = ()
@@ -323,8 +321,7 @@ DEFAULT_LIMITS = Limits()
 
 @dataclass(frozen=True, slots=True)
 class Magnitudes:
-    """How large gradients were: what the rules about magnitude judge, by `Limits`. `inspected` are
-    the steps at which the graph itself was looked at."""
+    """How large gradients were: what the rules about magnitude judge, by `Limits`."""
 
     leaves: tuple[Leaf, ...] = ()
     growths: tuple[Growth, ...] = ()
@@ -334,7 +331,6 @@ class Magnitudes:
     died: tuple[Absence, ...] = ()  # of leaves that had a gradient once, and have zeros by now
     updates: tuple[Update, ...] = ()
     usages: tuple[Usage, ...] = ()  # of the optimizers
-    inspected: tuple[int, ...] = ()
     measured: object = None  # what a command measured on top: `norms.facts.Measured`
     clips: tuple[LateClip, ...] = ()
     scaled_updates: tuple[ScaledUpdate | UnscaledPass, ...] = ()

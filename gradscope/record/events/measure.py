@@ -51,13 +51,11 @@ def operand(
     tensor = unwrapped(tensor)
     seen = _numbers(role, tensor if values is None else values)
     counted = census(seen, role, tensor) if seen is not None else plainly(tensor, role)
-    stain = context.provenance.of(tensor)
     return replace(
         counted,
         name=context.names.name(tensor, frame),
         masked_rows=rows_of_neginf(seen) if seen is not None and counted.neginf else 0,
         at=_at(seen, index, shape, samples),
-        origin=stain.event if stain is not None and counted.bad else None,
         held_as=context.names.held_as(tensor),
         requires_grad=tensor.requires_grad,
     )

@@ -50,7 +50,6 @@ class _Kept:
 
     root: Raw
     name: str
-    step: int
 
 
 class BadReads:
@@ -183,7 +182,7 @@ class BadReads:
             for holder, found in holders.values():
                 if _is_no_gap(holder, found):
                     for name, root in found.items():
-                        kept = _Kept(root, name, context.step)
+                        kept = _Kept(root, name)
                         self._kept.setdefault((root.note.info.name, root.note.user), kept)
 
     def _kept_root(self, event: int) -> Raw | None:
@@ -243,11 +242,11 @@ class BadReads:
             if reads.root is not None and (reads.sum or reads.nan == reads.count):
                 event = self._context.journal.freeze(reads.root)
                 place, name = resolve(*reads.user[0]), reads.sum if reads.nan < reads.count else ""
-                read = NanRead(event, reads.step, reads.nan, place, reads.finite_before, name)
+                read = NanRead(event, reads.nan, place, reads.finite_before, name)
                 found.setdefault((event.op, event.blame.location), read)
         for kept in self._kept.values():
             event, place = self._context.journal.freeze(kept.root), resolve(*kept.root.note.user[0])
-            read = NanRead(event, kept.step, 0, place, held_as=kept.name)
+            read = NanRead(event, 0, place, held_as=kept.name)
             found.setdefault((event.op, event.blame.location), read)
         return tuple(found.values())[:_MOST]
 

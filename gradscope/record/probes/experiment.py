@@ -93,7 +93,6 @@ def _about(calls: Calls, position: int, verdict: str, **facts: Any) -> FunctionC
         "input": calls.name(position),
         "position": position,
         "node": f"{calls.cls.__name__}Backward",
-        "shape": tuple(arg.shape) if isinstance(arg, Tensor) else (),
         "numel": arg.numel() if isinstance(arg, Tensor) else 1,
         "compared": Comparison(str(calls.dtype).removeprefix("torch."), calls.made),
     }

@@ -371,7 +371,6 @@ class Sizes:
             died=self.absences.died(leaves),
             updates=self.updates.facts(),
             usages=self.usages.facts(),
-            inspected=tuple(self.inspection.steps),
             measured=self.measure.facts() if self.measure is not None else None,
             clips=self._clipping.facts(),
             scaled_updates=self._clipping.scaling.facts(),

@@ -64,7 +64,6 @@ def _fit(seen: Inspected, norms: Mapping[int, float], way: int) -> Fit | None:
         factor=_exp(_slope(logs)),
         low=_exp(min(steps)),
         high=_exp(max(steps)),
-        modules=modules,
     )
     return Fit(growth, tuple(anchors), alive, tuple(span))
 
@@ -237,7 +236,7 @@ def _swelling(seen: Inspected, sizes: Mapping[int, float]) -> Growth | None:
     if found is None or (found.alive == len(norms) and norms[-1] < _SWOLLEN):
         return None
     call = seen.nodes[_culprit(seen.nodes, found, sizes, -1)].call
-    return replace(found.growth, call=call, norms=norms[: found.alive], modules=())
+    return replace(found.growth, call=call, norms=norms[: found.alive])
 
 
 def depth_of(seen: Inspected, context: RunContext) -> Depth:

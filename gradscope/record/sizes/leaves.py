@@ -298,7 +298,6 @@ class Leaves:
             name=name,
             shape=shape,
             dtype=dtype_of(leaf),
-            device=str(leaf.device),
             numel=elements(leaf),
             held_as="parameter" if isinstance(leaf, torch.nn.Parameter) else "leaf",
             trained=False,
