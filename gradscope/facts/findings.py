@@ -10,7 +10,16 @@ from gradscope.facts.requests import Request
 from gradscope.facts.verdicts import UNTRIED, NotTried, Verdict, Verified
 
 
-class Severity(StrEnum):
+class Ranking(StrEnum):
+    """What has its most important member first."""
+
+    @property
+    def rank(self) -> int:
+        """0 for the first."""
+        return list(type(self)).index(self)
+
+
+class Severity(Ranking):
     """How grave a finding is: an error has broken a gradient or the training, a warning has not
     hurt yet, a note is told beside them."""
 
@@ -18,23 +27,13 @@ class Severity(StrEnum):
     WARNING = "warning"
     NOTE = "note"
 
-    @property
-    def rank(self) -> int:
-        """0 for the gravest."""
-        return list(Severity).index(self)
 
-
-class Strength(StrEnum):
+class Strength(Ranking):
     """How good an explanation of its root a finding is."""
 
     PROVEN = "proven"  # the whole way from the cause to the root was recorded
     LIKELY = "likely"  # the cause is known to lead there
     FALLBACK = "fallback"  # what remains where no other cause is found
-
-    @property
-    def rank(self) -> int:
-        """0 for the strongest."""
-        return list(Strength).index(self)
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,11 +35,9 @@ class Report:
         symptoms are no longer anybody's news."""
         if not gone:
             return self
-        known = {(one.kind, one.tensor) for finding in gone for one in finding.symptoms}
-        symptoms = tuple(one for one in self.trace.symptoms if (one.kind, one.tensor) not in known)
         return replace(
             self,
-            trace=replace(self.trace, symptoms=symptoms),
+            trace=replace(self.trace, symptoms=self._beside(gone)),
             remarks=(*self.remarks, f"{plural(len(gone), 'finding')} {why}"),
             accepted=self.accepted + len(gone),
         )
@@ -55,7 +53,11 @@ class Report:
     @property
     def unexplained(self) -> tuple[Symptom, ...]:
         """Symptoms that no finding accounts for: they must not vanish from the report."""
-        known = {(one.kind, one.tensor) for finding in self.findings for one in finding.symptoms}
+        return self._beside(self.findings)
+
+    def _beside(self, findings: Sequence[Finding]) -> tuple[Symptom, ...]:
+        """The symptoms that none of these has."""
+        known = {(one.kind, one.tensor) for finding in findings for one in finding.symptoms}
         return tuple(one for one in self.trace.symptoms if (one.kind, one.tensor) not in known)
 
     @property

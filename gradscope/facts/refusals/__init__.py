@@ -8,6 +8,5 @@ from gradscope.facts.refusals.of_leaves import OfLeaf
 from gradscope.facts.refusals.of_ops import *
 from gradscope.facts.refusals.of_steps import *
 from gradscope.facts.refusals.of_steps import OfStep
-from gradscope.facts.refusals.refusal import *
 
 AnyRefusal = OfGraph | OfLeaf | OfStep

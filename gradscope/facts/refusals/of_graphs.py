@@ -3,7 +3,21 @@
 from gradscope.dataclass import dataclass
 from gradscope.facts.magnitudes import NoGradient
 from gradscope.facts.places import Call, Location
-from gradscope.facts.refusals.refusal import Refusal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """`step` counts the backward passes before it, `raised_at` is the user's line that raised, and
+    `frames` those that had led there, innermost first, with it."""
+
+    step: int
+    raised_at: Location | None = None
+    frames: tuple[Location, ...] = ()
+
+    @property
+    def is_seen(self) -> bool:
+        """Whether what led to it was looked at."""
+        return True
 
 
 @dataclass(frozen=True, slots=True)

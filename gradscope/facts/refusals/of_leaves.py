@@ -2,7 +2,7 @@
 
 from gradscope.dataclass import dataclass
 from gradscope.facts.places import Call, Location
-from gradscope.facts.refusals.refusal import Refusal
+from gradscope.facts.refusals.of_graphs import Refusal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,8 +2,7 @@
 
 from gradscope.dataclass import dataclass
 from gradscope.facts.places import Location
-from gradscope.facts.refusals.of_graphs import Write
-from gradscope.facts.refusals.refusal import Refusal
+from gradscope.facts.refusals.of_graphs import Refusal, Write
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
