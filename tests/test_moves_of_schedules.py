@@ -4,7 +4,7 @@ import pytest
 from corpus import diagnosed_text, findings, loud, patched
 
 from gradscope.facts import Schedule, Skipping, Usage
-from gradscope.rules.reading.schedules import moves_each
+from gradscope.rules.reading.fates import moves_each
 
 TRAINER = """\
 import torch

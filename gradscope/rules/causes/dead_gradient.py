@@ -108,12 +108,10 @@ class DeadGradient(Rule):
         constants: dict[object, list[Absence]] = defaultdict(list)
         missing = {one.leaf: one for group in groups for one in group if one.missing}
         for one in magnitudes.constants:
-            if one.through and not _is_for_others(one, magnitudes):
-                continue
-            if not (one.through or _is_for_it(one, magnitudes)):
-                continue
+            is_told = _is_for_others if one.through else _is_for_it
             absence = missing.get(one.leaf)
-            if absence is None or absence.location != one.location:
+            is_beside = absence is None or absence.location != one.location
+            if is_beside and is_told(one, magnitudes):
                 constants[one.location].append(one)
         # Where a term trains none of many, one that the rest of the loss does not read is beside.
         found = set()
@@ -277,7 +275,7 @@ def _groups(
     wrong = [
         check.name for check in trace.functions if check.relation.kinds == ("none",)
     ]  # by GS301
-    starved = any(one.how is Loss.ELSEWHERE for one in losses(trace, magnitudes))
+    starved = any(one.how is Loss.ELSEWHERE for one in losses(trace))
     ending = trace.ending
     is_at_fault = ending.kind == "stopped" and bool(roots)
     is_broken_off = ending.gave_up or ending.kind == "hung" or is_at_fault

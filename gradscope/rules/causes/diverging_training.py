@@ -118,7 +118,8 @@ class DivergingTraining(Rule):
             total = divergence.blamed_sum(magnitudes.summed, rise, update)
         is_unbounded = fault is not None and fault.setting is divergence.Setting.UNBOUNDED
         cleared = ask.ClearGradients(_known_clearing(updates))
-        why, number_of_fault = _of_setting(fault) if fault else (_why(update), "")
+        why, number_of_fault = _of_setting(fault, updates[-1]) if fault else (_why(update), "")
+        why_sum, number_of_sum = _of_sum(total, update)
         if stale:
             why = _why_stale(update)
         steps = update.location, _STALE if stale else f"steps {_at(update)}".strip()
@@ -130,13 +131,13 @@ class DivergingTraining(Rule):
             _norms(magnitudes.totals(), rise),
             f"{update.optimizer or 'an update by hand'} {_at(update)}".strip(),
             number_of_fault,
-            _terms(total, update),
+            number_of_sum,
         )
         last = rise.first + rise.rises
         own = Symptom(Trouble.DIVERGING, Subject.LOSS, last, "loss")
         return self.found(
             _headline(rise),
-            why + _why_sum(total, update),
+            why + why_sum,
             step=rise.first + 1,
             op=roots[0].event.op if roots else "step",
             location=place,
@@ -227,9 +228,10 @@ def _why_stale(update: Update) -> str:
     )
 
 
-def _of_setting(fault: divergence.Overshoot) -> tuple[str, str]:
-    """The mechanism and the number for a setting that explains the growth by itself."""
-    update, lr = fault.update, fault.update.lr or 0.0
+def _of_setting(fault: divergence.Overshoot, update: Update) -> tuple[str, str]:
+    """The mechanism and the number for a setting that explains the growth by itself, of the last
+    update."""
+    lr = update.lr or 0.0
     given = {
         "lr": lr,
         "who": f"`{update.optimizer}`" if update.optimizer else "The update",
@@ -256,21 +258,17 @@ def _why(update: Update) -> str:
     )
 
 
-def _why_sum(total: Summed | None, update: Update) -> str:
+def _of_sum(total: Summed | None, update: Update) -> tuple[str, str]:
+    """What a sum adds to the mechanism, and the number that shows it."""
     if total is None or update.lr is None:
-        return ""
+        return "", ""
+    terms, product = f"{total.terms:,}", f"{update.lr * total.terms:g}"
     return (
-        f" The loss is a sum over {total.terms:,} terms, so its gradient, and with it each step, is"
-        f" {total.terms:,} times that of the mean: lr {update.lr:g} acts like"
-        f" {update.lr * total.terms:g}, and it grows with the batch."
+        f" The loss is a sum over {terms} terms, so its gradient, and with it each step, is"
+        f" {terms} times that of the mean: lr {update.lr:g} acts like {product}, and it grows with"
+        " the batch.",
+        f"`{total.op}` adds up {terms} terms: lr x terms = {product}",
     )
-
-
-def _terms(total: Summed | None, update: Update) -> str:
-    if total is None or update.lr is None:
-        return ""
-    product = f"lr x terms = {update.lr * total.terms:g}"
-    return f"`{total.op}` adds up {total.terms:,} terms: {product}"
 
 
 def _norms(totals: tuple[float, ...], rise: divergence.Rise) -> str:
@@ -298,23 +296,18 @@ def _shorter(
     rise: divergence.Rise, update: Update, stale: bool, magnitudes: Magnitudes
 ) -> Iterator[Asked]:
     """Ways to take shorter steps, none of which is one to a minimum that a loss does not have."""
-    yield _slower(rise, update, stale, magnitudes)
+    lower = ask.LowerRate()
+    if update.lr is not None:
+        # What is steep is the sum, or has no rate; or any rate holds, once the first leap is over.
+        can_try = not stale and not update.blind_to_scale
+        steps = 2 * (rise.first + 1 + len(rise.losses)) if can_try else None
+        new = divergence.shorter_lr(rise, update.lr, update.blind_to_scale, magnitudes.leaves)
+        lower = ask.LowerRate(update.lr, new, update, steps)
+    yield lower
     yield _STANDARDISED
     # To those that divide by the size of the gradient, a shorter one is the same.
     if not update.blind_to_scale:
         yield ask.ClipNorm()
-
-
-def _slower(
-    rise: divergence.Rise, update: Update, stale: bool, magnitudes: Magnitudes
-) -> ask.LowerRate:
-    if update.lr is None:
-        return ask.LowerRate()
-    # What is steep is the sum, or has no rate; or any rate holds, once the first leap is over.
-    can_try = not stale and not update.blind_to_scale
-    steps = 2 * (rise.first + 1 + len(rise.losses)) if can_try else None
-    new = divergence.shorter_lr(rise, update.lr, update.blind_to_scale, magnitudes.leaves)
-    return ask.LowerRate(update.lr, new, update, steps)
 
 
 def _known_clearing(updates: Iterable[Update]) -> Clearing | None:

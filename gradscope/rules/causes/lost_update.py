@@ -24,10 +24,9 @@ from gradscope.facts import requests as ask
 from gradscope.ops.dtypes import FINFO, HALF
 from gradscope.rules.cutoffs import FEWEST
 from gradscope.rules.reading import measurements
-from gradscope.rules.reading.fates import Loss, Lost
+from gradscope.rules.reading.fates import Loss, Lost, moves_each
 from gradscope.rules.reading.growths import clip_bound
 from gradscope.rules.reading.lost import losses
-from gradscope.rules.reading.schedules import moves_each
 from gradscope.rules.rule import Asked, Rule, symptoms
 from gradscope.rules.wording import phrases
 from gradscope.rules.wording.lost_words import numbers, words
@@ -76,7 +75,7 @@ class LostUpdate(Rule):
 
     def check(self, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:
         if not roots:
-            yield from map(self._about, losses(trace, trace.magnitudes))
+            yield from map(self._about, losses(trace))
             yield from self._unwritten(trace)
             yield from map(self._undone, trace.magnitudes.undoings)
             yield from map(self._averaged, trace.lost_averages)
@@ -199,25 +198,23 @@ def _places(lost: Lost) -> tuple[Location | None, tuple[tuple[Location, str], ..
     usage = lost.usage
     made = (usage.made, f"`{usage.optimizer}` is made here")
     steps, backward = (usage.steps_at, "steps here"), (lost.backward, "the gradients are made here")
-    others: tuple[tuple[Location | None, str], ...] = (made,)
+    cleared, schedule = (usage.clears_at, "cleared here"), usage.schedule
+    place = usage.made or usage.steps_at
+    others: tuple[tuple[Location | None, str], ...] = (made, steps)
     match lost.how:
         case Loss.NEVER_STEPS:
-            place, others = lost.backward, (made, (usage.clears_at, "cleared here"))
-        case Loss.LEFT_OUT if usage.twice_at is not None:
-            place, others = usage.twice_at, (made, steps)
-        case Loss.ELSEWHERE | Loss.TWICE | Loss.LEFT_OUT | Loss.NO_GROUP:
-            place, others = usage.made or usage.steps_at, (made, steps)
+            place, others = lost.backward, (made, cleared)
+        case Loss.LEFT_OUT:
+            place = usage.twice_at or place
         case Loss.SKIPPED:
-            place = usage.skipping.location if usage.skipping is not None else None
+            place, others = usage.skipping.location if usage.skipping else None, (made,)
         case Loss.NO_RATE | Loss.SQUARED | Loss.ASLEEP | Loss.UPSIDE_DOWN:
-            place = (usage.schedule.made if usage.schedule else None) or usage.made
-            place, others = place or usage.steps_at, (made, steps)
+            place = (schedule.made if schedule else None) or place
         case Loss.IDLE:
-            schedule = usage.schedule
             place = (schedule.moved_at if schedule else None) or usage.steps_at
             others = ((schedule.made if schedule else None, "sets the learning rate"), steps)
         case Loss.OVERCLIPPED:
-            place, others = usage.movements[-1].clipped_at, (made, steps)
+            place = usage.movements[-1].clipped_at
         case Loss.ROUNDED | Loss.UNMOVED | Loss.AT_ZERO:
             place = usage.steps_at
         case Loss.OVERFLOWN | Loss.NORM_OVERFLOWN:
@@ -233,9 +230,9 @@ def _places(lost: Lost) -> tuple[Location | None, tuple[tuple[Location, str], ..
             place = usage.clears_at or usage.steps_at
             others = (backward, (lost.aside, "for the gradient of something else"), steps)
         case Loss.USED_AGAIN:
-            place, others = usage.steps_at, ((usage.clears_at, "cleared here"),)
+            place, others = usage.steps_at, (cleared,)
         case Loss.LEFT_OVER:
-            place, others = usage.steps_at, (backward, (usage.clears_at, "cleared here"))
+            place, others = usage.steps_at, (backward, cleared)
     return place, tuple((at, what) for at, what in others if at is not None)
 
 
@@ -283,61 +280,59 @@ _ASKED = {
 }
 
 
-def _of_rate(lost: Lost) -> Asked:
-    usage, schedule = lost.usage, lost.usage.schedule
-    if lost.how is Loss.IDLE:
-        if schedule is not None and schedule.gamma == 0:
-            return ask.DecayRate(schedule)
-        is_vain = schedule is not None and schedule.waits_in_vain
-        return ask.WaitForLess(usage) if is_vain else ask.SlowSchedule(usage)
-    if schedule is not None and schedule.given_by is not None:
-        return ask.FactorAboveZero(schedule.given_by)
-    return Fix("graph", "give it a learning rate above 0", "unsafe", "lr=1e-3")
-
-
 def _fixes(lost: Lost) -> Iterator[Asked]:
-    usage, skipping = lost.usage, lost.usage.skipping
-    if lost.how in (Loss.NO_RATE, Loss.ASLEEP, Loss.IDLE):
-        if lost.how is Loss.IDLE and moves_each(usage) > 1:
-            yield ask.MoveOnWithSteps(usage)
-        yield _of_rate(lost)
-    elif lost.how is Loss.UPSIDE_DOWN:
-        rises = usage.schedule is not None and usage.schedule.rises
-        yield ask.WaitForLess(usage) if rises else ask.WaitForMore(usage)
-    elif lost.how in _ASKED:
+    usage, schedule = lost.usage, lost.usage.schedule
+    overflow, skipping = usage.overflow, usage.skipping
+    if lost.how in _ASKED:
         yield _ASKED[lost.how](usage)
-        if lost.how is Loss.THROWN_AWAY and usage.cycles[0] > 1:
+    match lost.how:
+        case Loss.THROWN_AWAY if usage.cycles[0] > 1:
             yield ask.StepAtTheEnd(usage)  # the passes that begin a cycle may be meant to end one
-    elif lost.how is Loss.SWEPT and lost.aside is not None:
-        yield ask.DifferentiateAside(lost.aside)
-    elif lost.how in (Loss.ELSEWHERE, Loss.TWICE):
-        yield ask.GiveParameters(usage, lost.others)
-    elif lost.how is Loss.NO_GROUP:
-        yield ask.CompleteGroups(usage, lost.others)
-    elif lost.how is Loss.LEFT_OUT:
-        yield ask.AddParameters(usage, lost.others, lost.collected)
-    elif lost.how is Loss.UNMOVED:
-        title = "write the step into the parameters themselves, or take a longer one"
-        yield Fix("graph", title, "unsafe", "p.add_(step, alpha=-lr)")
-    elif lost.how is Loss.AT_ZERO:
-        title = "take the plain step where the size of a parameter is 0"
-        yield Fix("graph", title, "unsafe", "torch.where(norm > 0, ratio, 1.0)")
-    elif lost.how is Loss.OVERCLIPPED:
-        yield ask.ClipNorm(clip_bound(tuple(one.total for one in usage.movements)))
-    elif lost.how is Loss.ROUNDED:
-        last = usage.movements[-1]
-        is_half = last.dtype in HALF
-        yield ask.WiderWeights(last.dtype) if is_half else ask.WiderParameter(last.leaf)
-    elif usage.overflow is not None and lost.how in _DIVIDED_BY_INF:
-        if usage.overflow.dtype == "float16":
-            yield ask.WiderWeights(usage.overflow.dtype)
-            yield ask.ClipNorm()
-        # In float32 the norm that clipping divides by overflows as well.
-        most = text_of(math.sqrt(FINFO[usage.overflow.dtype].max), 2)
-        title = f"scale what the loss is computed from until no gradient is beyond {most}"
-        yield Fix("data", title, "unsafe")
-    elif skipping is not None and skipping.last < skipping.first:
-        title = "find the op that makes inf or NaN: run without the scaler"
-        yield Fix("loss-scaling", title, code="GradScaler(device, enabled=False)")
-    else:
-        yield ask.KeepScaler()
+        case Loss.IDLE:
+            if moves_each(usage) > 1:
+                yield ask.MoveOnWithSteps(usage)
+            if schedule is not None and schedule.gamma == 0:
+                yield ask.DecayRate(schedule)
+            else:
+                is_vain = schedule is not None and schedule.waits_in_vain
+                yield ask.WaitForLess(usage) if is_vain else ask.SlowSchedule(usage)
+        case Loss.NO_RATE | Loss.ASLEEP if schedule is not None and schedule.given_by is not None:
+            yield ask.FactorAboveZero(schedule.given_by)
+        case Loss.NO_RATE | Loss.ASLEEP:
+            yield Fix("graph", "give it a learning rate above 0", "unsafe", "lr=1e-3")
+        case Loss.UPSIDE_DOWN:
+            rises = schedule is not None and schedule.rises
+            yield ask.WaitForLess(usage) if rises else ask.WaitForMore(usage)
+        case Loss.SWEPT if lost.aside is not None:
+            yield ask.DifferentiateAside(lost.aside)
+        case Loss.ELSEWHERE | Loss.TWICE:
+            yield ask.GiveParameters(usage, lost.others)
+        case Loss.NO_GROUP:
+            yield ask.CompleteGroups(usage, lost.others)
+        case Loss.LEFT_OUT:
+            yield ask.AddParameters(usage, lost.others, lost.collected)
+        case Loss.UNMOVED:
+            title = "write the step into the parameters themselves, or take a longer one"
+            yield Fix("graph", title, "unsafe", "p.add_(step, alpha=-lr)")
+        case Loss.AT_ZERO:
+            title = "take the plain step where the size of a parameter is 0"
+            yield Fix("graph", title, "unsafe", "torch.where(norm > 0, ratio, 1.0)")
+        case Loss.OVERCLIPPED:
+            yield ask.ClipNorm(clip_bound(tuple(one.total for one in usage.movements)))
+        case Loss.ROUNDED:
+            last = usage.movements[-1]
+            is_half = last.dtype in HALF
+            yield ask.WiderWeights(last.dtype) if is_half else ask.WiderParameter(last.leaf)
+        case Loss.OVERFLOWN | Loss.NORM_OVERFLOWN if overflow is not None:
+            if overflow.dtype == "float16":
+                yield ask.WiderWeights(overflow.dtype)
+                yield ask.ClipNorm()
+            # In float32 the norm that clipping divides by overflows as well.
+            most = text_of(math.sqrt(FINFO[overflow.dtype].max), 2)
+            title = f"scale what the loss is computed from until no gradient is beyond {most}"
+            yield Fix("data", title, "unsafe")
+        case Loss.SKIPPED if skipping is not None and skipping.last < skipping.first:
+            title = "find the op that makes inf or NaN: run without the scaler"
+            yield Fix("loss-scaling", title, code="GradScaler(device, enabled=False)")
+        case Loss.SKIPPED:
+            yield ask.KeepScaler()

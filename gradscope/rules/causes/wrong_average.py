@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from gradscope.facts import Finding, Location, Phase, Root, Severity, Trace, Usage, number, plural
 from gradscope.facts import requests as ask
 from gradscope.rules.cutoffs import FEWEST_TERMS
-from gradscope.rules.reading.averages import averaged_again, undivided
+from gradscope.rules.reading.divergence import averaged_again, undivided
 from gradscope.rules.reading.lost import backward_of
 from gradscope.rules.rule import Rule, places
 

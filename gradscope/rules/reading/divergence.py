@@ -1,5 +1,6 @@
 """Losses that grow from step to step, what their growth says of the learning rate, whether training
-diverges, and what of its updates tells why."""
+diverges, and what of its updates tells why: as steps that use the sum of the gradients of several
+passes as if it were their mean."""
 
 import itertools
 import math
@@ -12,7 +13,7 @@ from gradscope.facts import Leaf, Location, Magnitudes, Root, Step, Summed, Upda
 from gradscope.facts import requests as ask
 from gradscope.ops.traits import Trait, has
 from gradscope.rules import cutoffs
-from gradscope.rules.reading.averages import undivided
+from gradscope.rules.reading.lost import backward_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,11 @@ class Rise:
     def factor(self) -> float:
         """The growth from one step to the next, their geometric mean."""
         return float(self.total ** (1 / self.rises)) if self.rises else 1.0
+
+    @property
+    def worst(self) -> float:
+        """What a step may make of the loss: where it goes up and down, a mean says too little."""
+        return self.factor if self.steady else self.leap
 
 
 def rise_of(steps: tuple[Step, ...]) -> Rise | None:
@@ -107,12 +113,7 @@ def stable_lr(rise: Rise, lr: float) -> float:
     |1 - lr c| a step, and the loss by its square. From the growth seen, c = (1 + growth) / lr,
     and lr = 1 / c goes straight to the minimum; at 2 / c it starts to diverge.
     """
-    return float(f"{lr / (1 + math.sqrt(_worst(rise))):.1g}")
-
-
-def largest_stable_lr(rise: Rise, lr: float) -> float:
-    """2 / c, as `stable_lr` has it."""
-    return 2 * lr / (1 + math.sqrt(_worst(rise)))
+    return float(f"{lr / (1 + math.sqrt(rise.worst)):.1g}")
 
 
 def tried(holds: float | None, diverges: float, runs: int) -> str:
@@ -122,11 +123,6 @@ def tried(holds: float | None, diverges: float, runs: int) -> str:
     if holds is None:
         return f"still diverges at lr {diverges:.3g} ({again})"
     return f"stops diverging between lr {holds:.3g} and {diverges:.3g} ({again})"
-
-
-def _worst(rise: Rise) -> float:
-    """What a step may make of the loss: where it goes up and down, their mean says too little."""
-    return rise.factor if rise.steady else rise.leap
 
 
 def is_divergence(
@@ -184,11 +180,10 @@ class Setting(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Overshoot:
-    """Why each step is too long, the update that shows it, and what mends it: None where advice
+    """Why each step is too long, as the last update shows, and what mends it: None where advice
     alone does."""
 
     setting: Setting
-    update: Update
     request: ask.Request | None = None
     passes: int = 0
 
@@ -198,13 +193,13 @@ def overshoot(magnitudes: Magnitudes, rise: Rise, steps: Sequence[Step]) -> Over
     last = magnitudes.updates[-1]
     own = [usage for usage in magnitudes.usages if usage.steps_at == last.location]
     if last.ascends is not None:
-        return Overshoot(Setting.ASCENT, last, ask.Descend(last))
+        return Overshoot(Setting.ASCENT, ask.Descend(last))
     if (divided := _accumulated(own, magnitudes, steps)) is not None:
-        return Overshoot(Setting.ACCUMULATED, last, divided, divided.passes)
+        return Overshoot(Setting.ACCUMULATED, divided, divided.passes)
     for schedule in (one.schedule for one in own if one.schedule is not None):
         if schedule.gamma is not None and schedule.gamma > 1.0:
-            return Overshoot(Setting.GROWING, last, ask.DecayRate(schedule))
-    return Overshoot(Setting.UNBOUNDED, last) if rise.falls else None
+            return Overshoot(Setting.GROWING, ask.DecayRate(schedule))
+    return Overshoot(Setting.UNBOUNDED) if rise.falls else None
 
 
 def _accumulated(
@@ -222,7 +217,7 @@ def blamed_sum(total: Summed | None, rise: Rise, update: Update) -> Summed | Non
     leaps by so much no quadratic tells which steps these are."""
     if total is None or update.lr is None or update.blind_to_scale:
         return None
-    stable = largest_stable_lr(rise, update.lr)
+    stable = 2 * update.lr / (1 + math.sqrt(rise.worst))  # 2 / c, as `stable_lr` has it
     is_told = stable > cutoffs.SHORTEST_STEP * update.lr
     return total if update.lr / total.terms < stable or not is_told else None
 
@@ -246,3 +241,39 @@ def growth_of_weights(leaves: Sequence[Leaf]) -> float:
     trained = [leaf for leaf in leaves if leaf.trained]
     start = math.hypot(*(leaf.start for leaf in trained))
     return math.hypot(*(leaf.weight for leaf in trained)) / start if start else math.inf
+
+
+def undivided(usage: Usage, magnitudes: Magnitudes, steps: Sequence[Step]) -> ask.DivideLoss | None:
+    """How to average the passes of each step, where all of them come from one place, go to the same
+    parameters, and are of losses that are a mean as it is; None where they are averaged, or nobody
+    knows."""
+    lengths = set(usage.cycles)
+    passes = max(lengths, default=0)
+    if lengths != {passes} or passes < 2 or len(usage.cycles) < cutoffs.FEWEST_UPDATES:
+        return None
+    if usage.handled or usage.discards or not all(one == 1.0 for one in usage.factors):
+        return None
+    place = backward_of(usage, steps)
+    if place is None or not usage.factors or not _go_everywhere(usage, magnitudes):
+        return None
+    return ask.DivideLoss(place, passes)
+
+
+def _go_everywhere(usage: Usage, magnitudes: Magnitudes) -> bool:
+    """Whether each pass, as far as was measured, gave all that has gradients one: the losses of
+    several tasks have heads of their own."""
+    own = [leaf.norms for leaf in magnitudes.leaves if leaf.name in usage.held]
+    passes = [[norms[step] for norms in own if step < len(norms)] for step in usage.used]
+    return all(None not in norms for norms in passes if any(norms))
+
+
+def averaged_again(usage: Usage) -> bool:
+    """Whether the program, too, divides by the number of ranks over which the gradients have been
+    averaged: the loss, or the gradients. A number that stands in the source is of the loss, as in
+    `0.5 * mse`."""
+    passes, factors = set(usage.cycles), set(usage.factors)
+    if usage.ranks < 2 or len(passes) != 1 or len(factors) != 1:
+        return False
+    factor = factors.pop()
+    whole = usage.scaled * (1.0 if factor is None else factor / usage.written * passes.pop())
+    return math.isclose(whole * usage.ranks, 1.0, rel_tol=1e-5)

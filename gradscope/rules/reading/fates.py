@@ -1,9 +1,11 @@
-"""How gradients are lost between the passes that make them and the steps of an optimizer."""
+"""How gradients are lost between the passes that make them and the steps of an optimizer, and how
+often its schedule is moved on for each of these."""
 
 from enum import Enum, auto
 
 from gradscope.dataclass import dataclass
 from gradscope.facts import Leap, Location, Usage
+from gradscope.rules import cutoffs
 
 
 class Loss(Enum):
@@ -45,3 +47,14 @@ class Lost:
     collected: str = ""  # the list that has all of these, where the optimizer is made
     leap: Leap | None = None  # the op that made the gradients so large
     aside: Location | None = None  # the backward with whose gradients they were cleared
+
+
+def moves_each(usage: Usage) -> int:
+    """How often the schedule was moved on for each step, also those that a scaler has left out;
+    1 where that is no whole number, but for a cycle that is cut off, and a few."""
+    schedule, skipping = usage.schedule, usage.skipping
+    moves = schedule.moves if schedule is not None else 0
+    asked = max(usage.updates, skipping.calls if skipping is not None else 0)
+    times = round(moves / asked) if asked else 0
+    is_whole = abs(moves - times * asked) <= max(times - 1, cutoffs.FEW_MOVES * moves)
+    return times if times > 1 and is_whole else 1

@@ -6,16 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from gradscope.facts import (
-    Leaf,
-    Location,
-    Magnitudes,
-    Movement,
-    NoGradient,
-    Step,
-    Trace,
-    Usage,
-)
+from gradscope.facts import Leaf, Location, Magnitudes, Movement, NoGradient, Step, Trace, Usage
 from gradscope.ops.dtypes import FINFO, HALF
 from gradscope.rules import cutoffs
 from gradscope.rules.reading.fates import Loss, Lost
@@ -26,11 +17,12 @@ _BY_CALL = (NoGradient.DETACH, NoGradient.NO_GRAD, NoGradient.INFERENCE)
 _BY_THE_WAY = (NoGradient.SAMPLED, NoGradient.INTEGER, NoGradient.NUMBER, NoGradient.REWRAPPED)
 
 
-def losses(trace: Trace, magnitudes: Magnitudes) -> Iterator[Lost]:
+def losses(trace: Trace) -> Iterator[Lost]:
     """One for each optimizer, the gravest."""
+    magnitudes = trace.magnitudes
     for usage in magnitudes.usages:
         found = (
-            _never_steps(usage, trace, magnitudes)
+            _never_steps(usage, trace)
             or _elsewhere(usage, magnitudes)
             or _twice(usage, magnitudes)
             or _skipped(usage)
@@ -53,7 +45,8 @@ def losses(trace: Trace, magnitudes: Magnitudes) -> Iterator[Lost]:
             yield found
 
 
-def _never_steps(usage: Usage, trace: Trace, magnitudes: Magnitudes) -> Lost | None:
+def _never_steps(usage: Usage, trace: Trace) -> Lost | None:
+    magnitudes = trace.magnitudes
     is_trained = any(leaf.trained for leaf in magnitudes.leaves if leaf.name in usage.held)
     by_hand = any(not update.optimizer for update in magnitudes.updates)
     is_asked = usage.updates or usage.skipping is not None

@@ -6,8 +6,7 @@ from typing import NamedTuple
 
 from gradscope.facts import Schedule, Skipping, Usage, number, plural
 from gradscope.ops.dtypes import FINFO
-from gradscope.rules.reading.fates import Loss, Lost
-from gradscope.rules.reading.schedules import moves_each
+from gradscope.rules.reading.fates import Loss, Lost, moves_each
 from gradscope.rules.wording import phrases
 
 
