@@ -47,13 +47,11 @@ def _masked(edge: Edge | None, event: Event, *_: object, hidden: bool) -> Fixes:
     op = phrases.spelled(event.op)
     title = proposals.HARMLESS.format(op=op)
     request = ask.HarmlessOperand(hidden)
-    if edge is None or not (edge.cure.condition and edge.cure.harmless):
-        code = f"safe = torch.where(used, x, 1.0)  # 1.0: any operand that `{op}` can take"
-        return (Fix("masked-branch", title, "safe", code, request=request),)
-    x = text_at(edge, event)
-    condition = _fill(edge.cure.condition, edge, event)
-    code = f"safe = torch.where({condition}, {x}, {_fill(edge.cure.harmless, edge, event)})"
-    code = f"{code}  # then `{op}` of `safe`"
+    code = f"safe = torch.where(used, x, 1.0)  # 1.0: any operand that `{op}` can take"
+    if edge is not None and edge.cure.condition and edge.cure.harmless:
+        x, condition = text_at(edge, event), _fill(edge.cure.condition, edge, event)
+        harmless = _fill(edge.cure.harmless, edge, event)
+        code = f"safe = torch.where({condition}, {x}, {harmless})  # then `{op}` of `safe`"
     return (Fix("masked-branch", title, "safe", code, request=request),)
 
 
@@ -72,16 +70,22 @@ def _power(edge: Edge | None, event: Event, *_: object) -> Fixes:
     base = event.operand("self")
     if edge is None or edge.argument != "self" or not edge.cure.guard or base is None:
         return ()
-    is_below = edge.nature is Nature.DOMAIN and event.values().get("exponent", 0.0) < 0
-    if edge.cause != "zero-division" and not is_below:
+    is_negative = edge.nature is Nature.DOMAIN and event.values().get("exponent", 0.0) < 0
+    if edge.cause != "zero-division" and not is_negative:
         return ()
     result = event.output.shape if event.output is not None else None
     if base.shape != result or base.zeros >= base.numel or base.requires_grad:
         return ()
-    template, sign = (proposals.NOT_ABOVE, "<=") if is_below else (proposals.EMPTY, "==")
-    code = f".masked_fill({text_at(edge, event)} {sign} 0, 0.0)"
-    title = template.format(what=subject(edge, event))
+    title, code = without_value(edge, subject(edge, event), text_at(edge, event))
     return (Fix("guard-empty", title, "unsafe", code, request=ask.DivideByOne()),)
+
+
+def without_value(edge: Edge, what: str, x: str) -> tuple[str, str]:
+    """The title, and the code behind a power, of 0 in its place where its base `x`, in a sentence
+    `what`, has no negative power."""
+    is_below = edge.nature is Nature.DOMAIN
+    template, sign = (proposals.NOT_ABOVE, "<=") if is_below else (proposals.EMPTY, "==")
+    return template.format(what=what), f".masked_fill({x} {sign} 0, 0.0)"
 
 
 def _divisor(edge: Edge | None, event: Event, *_: object) -> Fixes:

@@ -22,6 +22,7 @@ from gradscope.repair.write.culprit import (
 )
 from gradscope.repair.write.statements import for_all_readers
 from gradscope.repair.write.uses import Uses
+from gradscope.rules.fixes import without_value
 from gradscope.rules.reading import evidence
 from gradscope.rules.wording import phrases, proposals
 from gradscope.source import counts, definition, literals
@@ -95,12 +96,8 @@ def _one_instead(culprit: Culprit, request: ask.DivideByOne) -> Iterator[Candida
     if edge.argument == "self":
         node = _root(culprit) or node
         if can_repeat(culprit, node) and isinstance(culprit.node, ast.expr):
-            is_below = edge.nature is Nature.DOMAIN
-            empty = f"{culprit.text(node)} {'<=' if is_below else '=='} 0"
-            text = f"{culprit.text(culprit.node)}.masked_fill({empty}, 0.0)"
-            title = proposals.NOT_ABOVE if is_below else proposals.EMPTY
-            title = title.format(what=_short(culprit, node, edge))
-            yield culprit.written(title, culprit.node, text)
+            title, code = without_value(edge, _short(culprit, node, edge), culprit.text(node))
+            yield culprit.written(title, culprit.node, f"{culprit.text(culprit.node)}{code}")
         return
     if (root := _root(culprit)) is not None:
         if can_repeat(culprit, root) and _is_only_divided_by(culprit, root):
