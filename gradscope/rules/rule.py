@@ -6,12 +6,10 @@ from typing import ClassVar, TypedDict, Unpack
 
 from gradscope.facts import (
     DEFAULT_LIMITS,
-    Approach,
     Call,
     Event,
     Finding,
     Fix,
-    Headroom,
     Limits,
     Location,
     Measured,
@@ -30,7 +28,7 @@ from gradscope.facts import (
 from gradscope.facts.requests import KeepOff, RaiseAbove, Request
 from gradscope.ops import Edge
 from gradscope.rules.reading import evidence, measurements
-from gradscope.rules.reading.floors import Floor
+from gradscope.rules.reading.floors import floor
 from gradscope.rules.wording import phrases
 from gradscope.rules.wording.proposals import proposed
 
@@ -177,11 +175,14 @@ class Rule:
         return self.found(message, why, blame, fixes, **known)
 
     def above_zero_alone(
-        self, root: Root, trace: Trace, floor: Floor, message: str, usual: Iterable[Fix]
-    ) -> Finding:
-        """The finding at the call that makes a value positive, of which too much is subtracted,
-        with the `usual` guards of the op that breaks."""
-        event, made, least = root.event, floor.made, text_of(floor.least)
+        self, root: Root, trace: Trace, edge: Edge, message: str, usual: Iterable[Fix]
+    ) -> Finding | None:
+        """The finding at the call that makes a value positive, of which too much is subtracted, if
+        it is that, with the `usual` guards of the op that breaks."""
+        event, found = root.event, floor(root.event, edge)
+        if found is None:
+            return None
+        made, least = found.made, text_of(found.least)
         guards = (
             replace(one, request=KeepOff(event.blame)) if one.request == KeepOff() else one
             for one in usual
@@ -195,22 +196,8 @@ class Rule:
             label=f"gives no numbers below 0; they have to be above {least}",
             why=f"`{op}` keeps its numbers from falling below 0, and nothing keeps them above"
             f" {least}. {taken} takes what they are above that, and has to have something left.",
-            fixes=(RaiseAbove(made, floor.least), *guards),
+            fixes=(RaiseAbove(made, found.least), *guards),
         )
-
-    def hazard(
-        self,
-        near: Approach | Headroom,
-        message: str,
-        why: str,
-        *,
-        facts: dict[str, object],
-        **parts: Unpack[Parts],
-    ) -> Finding:
-        """The warning about a call that came near to breaking, in a run that is still healthy."""
-        counts = {"near": near.near, "numel": near.numel, "dtype": near.dtype}
-        known: Parts = {"step": near.step, "evidence": {**facts, **counts}}
-        return self.found(message, why, near.call, **(known | parts))
 
 
 def places(*known: tuple[str, Location | None, str]) -> tuple[Related, ...]:

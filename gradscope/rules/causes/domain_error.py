@@ -22,7 +22,7 @@ from gradscope.facts import (
 from gradscope.facts import requests as ask
 from gradscope.ops import Edge
 from gradscope.rules import fixes
-from gradscope.rules.reading import evidence, floors, measurements
+from gradscope.rules.reading import evidence, measurements
 from gradscope.rules.rule import Rule
 from gradscope.rules.wording import phrases, proposals
 
@@ -117,7 +117,8 @@ class DomainError(Rule):
             return None
         edge = evidence.edge(event)
         known = edge is not None and edge.cause == self.name
-        if not known and not _undefined(event, edge):
+        is_nan = evidence.is_unexplained(event, edge) and evidence.gives_nan(event)
+        if not known and not (is_nan and event.phase is not Phase.BACKWARD):
             return None
         if _is_log_target(event):
             return self._log_target(root, trace)
@@ -125,13 +126,13 @@ class DomainError(Rule):
         usual = fixes.preferred(self.name, event, edge, trace) or (
             Fix("clamp-domain", inside, request=ask.KeepOff()),
         )
-        floor = floors.floor(event, edge) if edge is not None and known else None
-        if floor is not None:
-            return self.above_zero_alone(root, trace, floor, _headline(event, edge), usual)
-        return self.finding(
+        message, apart = _headline(event, edge), None
+        if edge is not None and known:
+            apart = self.above_zero_alone(root, trace, edge, message, usual)
+        return apart or self.finding(
             root,
             trace,
-            message=_headline(event, edge),
+            message=message,
             label=fixes.says(edge, event) if edge else "NaN from finite operands",
             why=_mechanism(event, edge),
             fixes=usual,
@@ -177,14 +178,6 @@ def _is_log_target(event: Event) -> bool:
     target, inner = event.operand("other"), event.blame.inner
     is_divergence = event.op == "xlogy" and inner is not None and inner.function == "kl_div"
     return is_divergence and target is not None and target.max is not None and target.max <= 0
-
-
-def _undefined(event: Event, edge: Edge | None) -> bool:
-    """An op that the table does not explain, and that gave NaN going forward from finite values."""
-    is_backward = event.phase is Phase.BACKWARD
-    if edge is not None or event.kind is Kind.CONSTANT or is_backward:
-        return False
-    return evidence.gives_nan(event) and evidence.is_fed_finite(event)
 
 
 def _headline(event: Event, edge: Edge | None) -> str:

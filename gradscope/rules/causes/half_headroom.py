@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from itertools import islice
 
 from gradscope.facts import Finding, Headroom, Root, Severity, Trace
-from gradscope.rules.reading import evidence
+from gradscope.rules.reading import evidence, measurements
 from gradscope.rules.rule import Rule
 from gradscope.rules.wording import phrases
 
@@ -55,11 +55,16 @@ class HalfHeadroom(Rule):
             message = f"`{op}` gives at most {largest} in {one.dtype}: all is subnormal ({count})"
             why = f"Below {limit} {one.dtype} has fewer digits the smaller a number is, and then 0."
             label = f"{room:.2g} of the smallest normal number"
-        return self.hazard(
-            one,
+        return self.found(
             message,
             why,
+            one.call,
+            step=one.step,
             label=label,
             numbers=(f"largest magnitude {largest}; {end} of {one.dtype} {limit}",),
-            facts={"largest": one.largest, "limit": one.limit, "margin": room},
+            evidence={
+                **measurements.fields_of(one, "largest", "limit"),
+                "margin": room,
+                **measurements.fields_of(one, "near", "numel", "dtype"),
+            },
         )

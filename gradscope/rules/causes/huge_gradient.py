@@ -30,7 +30,7 @@ from gradscope.rules.reading.growths import (
     is_clipped,
     is_huge,
     is_near_pole,
-    losses_around,
+    losses_until,
     outlying,
 )
 from gradscope.rules.rule import Rule
@@ -90,8 +90,8 @@ class HugeGradient(Rule):
 
     def _about_data(self, leap: Leap, trace: Trace) -> Finding:
         op, largest = phrases.spelled(leap.call.op), text_of(leap.explained, 3)
-        before, loss = losses_around(leap.step, trace.steps)
-        leapt = f"the loss leaps from {text_of(before, 3)} to {text_of(loss, 3)}"
+        before, loss = losses_until(leap.step, trace.steps)
+        leapt = f"the loss leaps from {text_of(max(before), 3)} to {text_of(loss, 3)}"
         return self.found(
             f"`{op}` is given numbers up to {largest} at step {leap.step}, and {leapt}",
             f"Up to then what it read gave slopes of at most {text_of(leap.earlier or 0.0, 3)}: the"

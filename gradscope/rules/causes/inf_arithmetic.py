@@ -76,19 +76,14 @@ def _of_written(event: Event) -> tuple[str, str, str, Fix]:
     written = f"a {what}" if evidence.gives_nan(event) else f"an {what.removeprefix('-')}"
     share = f" at {phrases.bad_of(event)}" if event.numel else ""
     title = "mask with a large finite number, or leave out what the loss asks for"
-    code = "x.masked_fill(mask, torch.finfo(x.dtype).min)"
-    request = ask.HarmlessOperand(hidden=False)
-    fix = Fix("masked-branch", title, "unsafe", code, request=request)
     if evidence.gives_nan(event):
         title = "fill with a finite number, or leave these elements out"
-        request = ask.HarmlessOperand(hidden=False)
-    fix = Fix("masked-branch", title, request=request)
     return (
         f"the {what} that `{op}` writes{share} is never taken out again",
         f"{written} that was written on purpose, and that the loss meets",
         f"`{op}` writes {written} on purpose. No op after it takes those elements out, so they"
         " arrive at the loss, as where a target is masked that the loss asks for.",
-        fix,
+        Fix("masked-branch", title, request=ask.HarmlessOperand(hidden=False)),
     )
 
 

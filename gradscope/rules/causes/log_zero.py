@@ -3,7 +3,7 @@
 from gradscope.facts import Call, Finding, Phase, Root, Trace
 from gradscope.ops.traits import Trait, has
 from gradscope.rules import fixes
-from gradscope.rules.reading import evidence, floors
+from gradscope.rules.reading import evidence
 from gradscope.rules.rule import Rule
 from gradscope.rules.wording import phrases
 
@@ -53,9 +53,7 @@ class LogZero(Rule):
             what_of = f"The slope of `{op}` at {at} is not finite."
         message = f"`{op}` was taken of exactly {at}{phrases.at_bad(event)}"
         usual = fixes.preferred(self.name, event, edge, trace)
-        if (floor := floors.floor(event, edge)) is not None:
-            return self.above_zero_alone(root, trace, floor, message, usual)
-        return self.finding(
+        return self.above_zero_alone(root, trace, edge, message, usual) or self.finding(
             root,
             trace,
             message=message,

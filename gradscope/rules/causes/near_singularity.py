@@ -82,17 +82,18 @@ class NearSingularity(Rule):
             template.format_map(_words(one)) for template in _WORDS[one.measured]
         )
         margin, reach = phrases.number(one.distance), phrases.number(one.reach)
-        return self.hazard(
-            one,
+        return self.found(
             message,
             why,
+            one.call,
+            step=one.step,
             label=label,
             numbers=(f"margin {margin}; too near in {one.dtype}: below {reach}",),
-            facts={
+            evidence={
                 "operand": one.role,
                 **measurements.fields_of(one, "value", "point"),
                 "margin": one.distance,
-                **measurements.fields_of(one, "reach", "measured"),
+                **measurements.fields_of(one, "reach", "measured", "near", "numel", "dtype"),
             },
         )
 

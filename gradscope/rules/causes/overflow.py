@@ -8,7 +8,6 @@ from gradscope.facts import (
     Absence,
     Event,
     Finding,
-    Kind,
     Measured,
     Operand,
     Phase,
@@ -95,7 +94,8 @@ class Overflow(Rule):
             return None
         edge = evidence.edge(event)
         known = edge is not None and edge.cause == self.name
-        if not known and scores is None and not _left_the_range(event, edge):
+        is_inf = evidence.is_unexplained(event, edge) and not evidence.gives_nan(event)
+        if not (known or is_inf) and scores is None:
             return None
         # Where the loss had been growing for steps, the overflow is only how that ended.
         grew = measurements.growth(root, trace) is not None
@@ -132,13 +132,6 @@ class Overflow(Rule):
             fixes=(fixes.wider(event),),
             facts={"max": finfo(evidence.dtype(event)).max},
         )
-
-
-def _left_the_range(event: Event, edge: Edge | None) -> bool:
-    """An op that the table does not explain, and that gave inf from finite values."""
-    if edge is not None or event.kind is Kind.CONSTANT or evidence.gives_nan(event):
-        return False
-    return evidence.is_fed_finite(event)
 
 
 def _why_scores_break(event: Event) -> str | None:

@@ -3,16 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from gradscope.facts import (
-    Finding,
-    Fix,
-    Location,
-    Phase,
-    Root,
-    Severity,
-    Trace,
-    UnknownNames,
-)
+from gradscope.facts import Finding, Fix, Location, Phase, Root, Severity, Trace, UnknownNames
 from gradscope.facts import requests as ask
 from gradscope.rules.reading import measurements
 from gradscope.rules.rule import Rule, places

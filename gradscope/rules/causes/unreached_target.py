@@ -3,16 +3,7 @@
 import math
 from collections.abc import Iterator
 
-from gradscope.facts import (
-    Finding,
-    Fix,
-    NoGradient,
-    Root,
-    Severity,
-    Trace,
-    Unreached,
-    percent,
-)
+from gradscope.facts import Finding, Fix, NoGradient, Root, Severity, Trace, Unreached, percent
 from gradscope.facts import requests as ask
 from gradscope.rules.rule import Rule, places
 from gradscope.rules.wording import phrases

@@ -48,10 +48,12 @@ class WrongScores(Rule):
     def _about(self, one: Scores) -> Finding:
         made, taken = phrases.spelled(one.made.op), phrases.spelled(one.taken.op)
         fix: ask.Request = ask.GiveScores(made, one.taken.location, one.logarithms)
+        label, use = "makes probabilities", "takes other numbers"
         if one.raw:
             # What takes one class of each sample has a twin that normalises first.
             fix = ask.TakeScores() if has(one.taken.op, Trait.CHOOSES) else ask.NormaliseScores()
             message = f"`{taken}` takes log-probabilities, and is given raw scores"
+            label = "reads them as log-probabilities"
             why = (
                 f"`{taken}` takes no logarithm and normalises nothing: the loss falls without end"
                 " as the scores of what is right grow. No other class has to lose for it."
@@ -59,6 +61,7 @@ class WrongScores(Rule):
         elif one.along is not None and one.weights:
             along, dim = one.along
             fix = ask.AlongClasses(made, dim)
+            label, use = "normalises over the samples", "sums within each sample"
             message = (
                 f"`{made}` normalises along dimension {along}, that of the samples; what it weighs"
                 f" is summed over dimension {dim}"
@@ -72,6 +75,7 @@ class WrongScores(Rule):
         elif one.along is not None:
             along, classes = one.along
             fix = ask.AlongClasses(made, classes)
+            label, use = "normalises over the samples", "takes one class of each sample"
             message = (
                 f"`{made}` normalises along dimension {along}, the classes are along {classes}"
             )
@@ -103,13 +107,6 @@ class WrongScores(Rule):
                 f" stays above {phrases.number(-math.log(best))} however good the model is, and"
                 " the gradient small."
             )
-        label, use = "makes probabilities", "takes other numbers"
-        if one.raw:
-            label = "reads them as log-probabilities"
-        elif one.along is not None:
-            label, use = "normalises over the samples", "takes one class of each sample"
-        if one.weights:
-            use = "sums within each sample"
         at = one.taken.location if not one.raw else None
         return self.found(
             message,

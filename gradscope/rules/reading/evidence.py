@@ -178,6 +178,11 @@ def is_fed_finite(event: Event) -> bool:
     return not infinite_operands(event) and all(map(math.isfinite, numbers))
 
 
+def is_unexplained(event: Event, edge: Edge | None) -> bool:
+    """Whether an op of which the table tells nothing has broken on finite values."""
+    return edge is None and event.kind is not Kind.CONSTANT and is_fed_finite(event)
+
+
 # Where an operand stands among the inputs of its autograd node, which keeps no names.
 _POSITION = {"other": 1, "exponent": 1, "tensor1": 1, "tensor2": 2, "end": 1, "mat2": 1}
 

@@ -142,11 +142,11 @@ def is_near_pole(leap: Leap, steps: Sequence[Step]) -> bool:
 
 def _leapt(at: int, steps: Sequence[Step]) -> bool:
     """Whether the loss of a step is far beyond all before it, which were more than a few."""
-    before, loss = _losses_until(at, steps)
+    before, loss = losses_until(at, steps)
     return len(before) >= cutoffs.FEWEST and loss >= cutoffs.LEAP * max(before)
 
 
-def _losses_until(at: int, steps: Sequence[Step]) -> tuple[list[float], float]:
+def losses_until(at: int, steps: Sequence[Step]) -> tuple[list[float], float]:
     """The sizes of the finite losses before a step, and of the one of the step; 0 without one."""
     losses = {one.index: abs(one.loss) for one in steps if one.loss is not None}
     before = [loss for index, loss in losses.items() if index < at and math.isfinite(loss)]
@@ -203,12 +203,6 @@ def faded(usage: Usage, steps: Sequence[Step]) -> Faded | None:
         return None
     last = norms[[*norms][-1]]
     return Faded(usage, flat, usual, last, small[0], (losses[0], losses[-1]))
-
-
-def losses_around(step: int, steps: Sequence[Step]) -> tuple[float, float]:
-    """The largest finite loss before a step, in size, and the one of the step."""
-    before, loss = _losses_until(step, steps)
-    return max(before, default=0.0), loss
 
 
 def outlying(leaps: Sequence[Leap], steps: Sequence[Step]) -> Leap | None:
