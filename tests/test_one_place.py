@@ -76,7 +76,7 @@ def grown(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (copy / "report/shout.py").write_text(FORMAT)
     (copy / "examples/a_sum.py").write_text(EXAMPLE)
     special = copy / "ops/special.py"
-    fact = 'fact("cbrt")'
+    fact = 'OpFact("cbrt")'
     special.write_text(special.read_text().replace("FACTS = (", f"FACTS = ({fact}, "))
     return place
 

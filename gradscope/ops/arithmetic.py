@@ -13,7 +13,6 @@ from gradscope.ops.edges import (
     Nature,
     OpFact,
     Values,
-    fact,
     no_slope,
     overflow,
     pole,
@@ -46,7 +45,7 @@ def _sum(name: str, sign: int) -> OpFact:
         return is_finite and abs(values["self"] + second(values)) > largest(values)
 
     cancels = both(infinite("self"), lambda values: values["self"] == -second(values))
-    return fact(
+    return OpFact(
         name,
         no_answer("self", cancels, "inf - inf is NaN"),
         _too_large("self", is_too_large, "sum"),
@@ -104,7 +103,7 @@ def _modulus(name: str) -> OpFact:
     """The slope in the divisor is -trunc(a / b), or floor: the quotient itself."""
     quotient = overflows("self", "other", by=lambda a, b: a / b)
     rounded, tiny = "slope, the rounded quotient,", both(quotient, _is_tiny("other"))
-    return fact(
+    return OpFact(
         name,
         *_divisor(_by_zero(equals("other", 0), _MODULO_ZERO, argument="other")),
         *_divisor(too_steep(tiny, rounded, argument="other")),
@@ -142,14 +141,14 @@ FACTS = (
     _sum("add", 1),
     _sum("sub", -1),
     _sum("rsub", -1),
-    fact(
+    OpFact(
         "mul",
         _zero_times_inf("self", "other"),
         _zero_times_inf("other", "self"),
         _too_large("self", overflows("self", "other", by=mul), "product"),
         gradient_overflow("self", "other"),
     ),
-    fact(
+    OpFact(
         "addcmul",
         _zero_times_inf("tensor1", "tensor2"),
         _zero_times_inf("tensor2", "tensor1"),
@@ -159,7 +158,7 @@ FACTS = (
         ),
         gradient_overflow("tensor1", "tensor2"),
     ),
-    fact(
+    OpFact(
         "lerp",
         _too_large(
             "self", overflows("self", "end", by=lambda a, b: b - a), "difference end - self"
@@ -167,7 +166,7 @@ FACTS = (
         value_overflow("self", "end"),
     ),
     # A cast is where float16 training meets 65504: the operand is fine in its own dtype.
-    fact(
+    OpFact(
         "_to_copy",
         overflow(
             overflows("self", by=abs),
@@ -181,7 +180,7 @@ FACTS = (
             "the gradient, finite in the wider dtype, is cast back and",
         ),
     ),
-    fact(
+    OpFact(
         "atan2",
         infinite_input(
             "self",
@@ -193,28 +192,28 @@ FACTS = (
             "PyTorch's formula squares both sides, which",
         ),
     ),
-    fact(
+    OpFact(
         "sinc", _too_large("self", overflows("self", by=lambda x: math.pi * x), "product with pi")
     ),
-    fact("frexp", too_steep(slope_broke(), "slope is a power of 2 that", away(tiny=True))),
-    fact("round", value_overflow("self", what="scaled number")),
-    fact("normal", value_overflow("mean", "std")),
-    fact("rad2deg", _too_large("self", overflows("self", by=math.degrees), "result")),
-    fact(
+    OpFact("frexp", too_steep(slope_broke(), "slope is a power of 2 that", away(tiny=True))),
+    OpFact("round", value_overflow("self", what="scaled number")),
+    OpFact("normal", value_overflow("mean", "std")),
+    OpFact("rad2deg", _too_large("self", overflows("self", by=math.degrees), "result")),
+    OpFact(
         "div",
         no_answer("self", both(infinite("self"), infinite("other")), "inf / inf is NaN"),
         *_quotient("self", "other"),
         gradient_overflow("self", "other"),
     ),
-    fact(
+    OpFact(
         "reciprocal",
         *_divisor(_by_zero(equals("self", 0), _OVER_ZERO)),
         *_divisor(too_near(overflows("self", by=lambda x: 1 / x), "1 / {x}")),
         *_divisor(too_steep(overflows("self", by=lambda x: 1 / x / x), "slope -1 / {x}^2")),
         inverse=lambda result: 1 / result if result else math.inf,
     ),
-    fact("addcdiv", *_quotient("tensor1", "tensor2")),
-    fact(
+    OpFact("addcdiv", *_quotient("tensor1", "tensor2")),
+    OpFact(
         "_weight_norm_interface",
         pole(
             equals("v", 0),
@@ -226,13 +225,13 @@ FACTS = (
     ),
     _modulus("fmod"),
     _modulus("remainder"),
-    fact(
+    OpFact(
         "sqrt",
         _NEGATIVE_ROOT,
         steep(equals("self", 0), "slope is inf where {x} is 0", floor(Margin.ROOT)),
         inverse=lambda result: result * result,
     ),
-    fact(
+    OpFact(
         "rsqrt",
         pole(equals("self", 0), "1 / sqrt(0) is inf", floor(Margin.ROOT), cause="zero-division"),
         _NEGATIVE_ROOT,
@@ -243,7 +242,7 @@ FACTS = (
         ),
         inverse=lambda result: 1 / result / result if result else math.inf,
     ),
-    fact(
+    OpFact(
         "pow",
         pole(
             both(equals("self", 0), below("exponent", 0)),
@@ -285,7 +284,7 @@ FACTS = (
             floor(),
         ),
     ),
-    fact(
+    OpFact(
         "hypot",
         overflow(overflows("self", "other", by=math.hypot), "the length"),
         no_slope(

@@ -96,14 +96,19 @@ class Decomposition:
     definite: bool = False
 
 
-@dataclass(frozen=True, slots=True)
 class OpFact:
-    """One aten op (name without namespace, overload and in-place underscore)."""
+    """One aten op (name without namespace, overload and in-place underscore). `inverse` gives its
+    operand, of the result that a node saves; `matrix` is where nearness to a degenerate one can be
+    measured."""
 
-    name: str
-    edges: tuple[Edge, ...] = ()
-    inverse: Callable[[float], float] | None = None  # its operand, of the result that a node saves
-    matrix: Decomposition | None = None  # where nearness to a degenerate matrix can be measured
+    def __init__(
+        self,
+        name: str,
+        *edges: Edge,
+        inverse: Callable[[float], float] | None = None,
+        matrix: Decomposition | None = None,
+    ) -> None:
+        self.name, self.edges, self.inverse, self.matrix = name, edges, inverse, matrix
 
     def value_edge(self, values: Values) -> Edge | None:
         """The edge at which these operands break the value; None for ordinary operands."""
@@ -112,15 +117,6 @@ class OpFact:
     def slope_edge(self, values: Values) -> Edge | None:
         """The edge at which these operands break only the slope."""
         return next((e for e in self.edges if not e.breaks_value and _holds(e, values)), None)
-
-
-def fact(
-    name: str,
-    *edges: Edge,
-    inverse: Callable[[float], float] | None = None,
-    matrix: Decomposition | None = None,
-) -> OpFact:
-    return OpFact(name, edges, inverse, matrix)
 
 
 def _holds(edge: Edge, values: Values) -> bool:

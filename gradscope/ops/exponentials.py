@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from gradscope.ops.cures import FINITE, Cure, ceiling, lowest, within
 from gradscope.ops.dtypes import Margin
-from gradscope.ops.edges import OpFact, fact, overflow, slope_too_large
+from gradscope.ops.edges import OpFact, overflow, slope_too_large
 from gradscope.ops.predicates import both, infinite, overflows
 from gradscope.ops.shared import infinite_input, no_answer, value_overflow
 
@@ -19,7 +19,7 @@ def _growing(
     inverse: Callable[[float], float] | None = None,
 ) -> OpFact:
     """`even`: grows on both sides, as cosh; else only towards positive inputs."""
-    return fact(
+    return OpFact(
         name,
         overflow(
             overflows("self", by=by),
@@ -55,7 +55,7 @@ def _bessel(order: int) -> Callable[[float], float]:
 
 def _infinite_activation(name: str) -> OpFact:
     """x * gate(x) at -inf is -inf * 0."""
-    return fact(
+    return OpFact(
         name,
         no_answer(
             "self",
@@ -76,7 +76,7 @@ FACTS = (
     _growing("special_i1", _bessel(1), even=True),
     _infinite_activation("silu"),
     _infinite_activation("mish"),
-    fact(
+    OpFact(
         "hardswish",
         *_infinite_activation("hardswish").edges,
         overflow(
@@ -85,8 +85,8 @@ FACTS = (
             within(Margin.SQUARE),
         ),
     ),
-    fact("elu", value_overflow("self")),
-    fact(
+    OpFact("elu", value_overflow("self")),
+    OpFact(
         "special_erfcx",
         overflow(
             # ~ 2 exp(x^2) for negative x
@@ -110,7 +110,7 @@ FACTS = (
             ceiling(Margin.SQUARE),
         ),
     ),
-    fact(
+    OpFact(
         "ldexp",
         overflow(
             overflows("self", "other", by=lambda x, power: x * 2.0**power),
@@ -120,7 +120,7 @@ FACTS = (
             argument="other",
         ),
     ),
-    fact(
+    OpFact(
         "gelu",
         *_infinite_activation("gelu").edges,
         slope_too_large(
@@ -131,7 +131,7 @@ FACTS = (
         ),
         value_overflow("self"),
     ),
-    fact(
+    OpFact(
         "special_log_ndtr",
         overflow(
             both(overflows("self", by=lambda x: x * x / 2), lambda values: values["self"] < 0),

@@ -3,17 +3,7 @@
 import math
 
 from gradscope.ops.cures import Cure
-from gradscope.ops.edges import (
-    Edge,
-    Holds,
-    OpFact,
-    Values,
-    fact,
-    overflow,
-    pole,
-    too_steep,
-    undefined,
-)
+from gradscope.ops.edges import Edge, Holds, OpFact, Values, overflow, pole, too_steep, undefined
 from gradscope.ops.predicates import both, broke, has_infinity, magnitude, slope_broke
 from gradscope.ops.shared import infinite_inputs, no_answer, slope_overflow, value_overflow
 
@@ -30,7 +20,7 @@ def _meets_infinity(argument: str, *names: str) -> Holds:
 def _product(name: str, first: str, second: str, third: str = "") -> OpFact:
     """A sum of products of elements, with `third` added."""
     names = (first, second, third) if third else (first, second)
-    return fact(
+    return OpFact(
         name,
         value_overflow(*names, what="sum of products"),
         *(
@@ -86,12 +76,12 @@ def _normalisation(name: str, running: bool = False) -> OpFact:
         ),
         slope_overflow("input", what="the power of the deviation in the slope"),
     ]
-    return fact(name, *edges)
+    return OpFact(name, *edges)
 
 
 def _linear(name: str, argument: str) -> OpFact:
     """Weighted sums of elements: only overflow breaks them."""
-    return fact(
+    return OpFact(
         name,
         value_overflow(argument, what="sum of elements"),
         no_answer(
@@ -118,7 +108,7 @@ def _complex(name: str) -> OpFact:
 
     too_large = overflow(broke("self"), "the modulus, or its reciprocal,", wider=True)
     infinite = infinite_inputs("self", says="slope is {x} over its modulus: inf / inf")
-    return fact(name, too_large, *infinite, broke_at(True), broke_at(False))
+    return OpFact(name, too_large, *infinite, broke_at(True), broke_at(False))
 
 
 _POOLS = ("avg_pool2d", "avg_pool3d", "_adaptive_avg_pool2d", "_adaptive_avg_pool3d")

@@ -9,16 +9,7 @@ from functools import partial
 
 from gradscope.ops.cures import Cure
 from gradscope.ops.dtypes import Margin
-from gradscope.ops.edges import (
-    Decomposition,
-    OpFact,
-    Values,
-    degenerate,
-    fact,
-    overflow,
-    pole,
-    too_steep,
-)
+from gradscope.ops.edges import Decomposition, OpFact, Values, degenerate, overflow, pole, too_steep
 from gradscope.ops.predicates import both, broke, largest, slope_broke
 from gradscope.ops.shared import infinite_inputs
 
@@ -80,7 +71,7 @@ def _decomposition(
     if slope:
         edges.append(degenerate(slope_broke(argument), slope, cure, argument=argument))
     matrix = Decomposition(argument, values, definite) if measured else None
-    return fact(name, *edges, matrix=matrix)
+    return OpFact(name, *edges, matrix=matrix)
 
 
 _SINGULAR = "the matrix is singular: a pivot is 0"

@@ -9,7 +9,6 @@ from gradscope.ops.dtypes import Margin
 from gradscope.ops.edges import (
     Edge,
     OpFact,
-    fact,
     overflow,
     pole,
     removable,
@@ -33,7 +32,7 @@ _ABOVE_MINUS_1 = beyond("-1", harmless="0.0")
 
 def _logarithm(name: str, base: float) -> OpFact:
     """log, log2, log10: the slope is 1 / (x ln base)."""
-    return fact(
+    return OpFact(
         name,
         pole(equals("self", 0), _OF_ZERO, _POSITIVE, cause="log-zero"),
         undefined(below("self", 0), _OF_NEGATIVE, _POSITIVE),
@@ -54,7 +53,7 @@ def _product(
     """self times the logarithm of `other`, which ends `at` a point. `says` is what there is, and
     below it; `edge` that of the slope."""
     end = equals("other", at)
-    return fact(
+    return OpFact(
         name,
         pole(
             both(end, lambda values: values["self"] != 0),
@@ -76,12 +75,12 @@ FACTS = (
     _logarithm("log", math.e),
     _logarithm("log2", 2),
     _logarithm("log10", 10),
-    fact(
+    OpFact(
         "log1p",
         pole(equals("self", -1), _AT_MINUS_1, _ABOVE_MINUS_1, cause="log-zero"),
         undefined(below("self", -1), _BELOW_MINUS_1, _ABOVE_MINUS_1),
     ),
-    fact(
+    OpFact(
         "logit",
         pole(
             both(equals("self", 0, 1), lambda values: "eps" not in values),
@@ -125,7 +124,7 @@ FACTS = (
             overflows("self", "other", by=lambda x, y: x / (1 + y)), "slope {x} / (1 + other)"
         ),
     ),
-    fact(
+    OpFact(
         "special_entr",
         undefined(below("self", 0), "-p log(p) is -inf where p is negative", _POSITIVE),
         overflow(

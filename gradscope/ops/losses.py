@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from gradscope.ops.cures import FINITE, PROBABILITY, Cure, within
 from gradscope.ops.dtypes import Margin
-from gradscope.ops.edges import OpFact, Values, empty, fact, overflow, removable, undefined
+from gradscope.ops.edges import OpFact, Values, empty, overflow, removable, undefined
 from gradscope.ops.predicates import (
     both,
     broke,
@@ -35,7 +35,7 @@ _EMPTY = empty(both(_is_mean, equals("self.numel", 0)), "the mean over an empty 
 
 
 def _distance(name: str, what: str) -> OpFact:
-    return fact(
+    return OpFact(
         name,
         _EMPTY,
         value_overflow("self", "target", what=what),
@@ -44,7 +44,7 @@ def _distance(name: str, what: str) -> OpFact:
 
 
 def _likelihood(name: str) -> OpFact:
-    return fact(
+    return OpFact(
         name,
         _EMPTY,
         empty(
@@ -75,7 +75,7 @@ FACTS = (
     _distance("multilabel_margin_loss_forward", "sum of margins"),
     _likelihood("nll_loss_forward"),
     _likelihood("nll_loss2d_forward"),
-    fact(
+    OpFact(
         "binary_cross_entropy",
         _EMPTY,
         removable(
@@ -86,7 +86,7 @@ FACTS = (
             stable="torch.nn.functional.binary_cross_entropy_with_logits",
         ),
     ),
-    fact(
+    OpFact(
         "binary_cross_entropy_with_logits",
         _EMPTY,
         no_answer(
@@ -97,7 +97,7 @@ FACTS = (
             "self", "target", what="the slope in the target is -{x}: the incoming gradient times it"
         ),
     ),
-    fact(
+    OpFact(
         "soft_margin_loss",
         _EMPTY,
         overflow(
@@ -113,7 +113,7 @@ FACTS = (
             stable="torch.nn.functional.softplus(-target * {x}).mean()",
         ),
     ),
-    fact(
+    OpFact(
         "_ctc_loss",
         overflow(
             both(_no_alignment, lambda values: values["log_probs.max"] > 1),

@@ -2,7 +2,7 @@
 
 from gradscope.ops.cures import away
 from gradscope.ops.dtypes import Margin
-from gradscope.ops.edges import OpFact, Values, empty, fact, slope_too_large, too_steep
+from gradscope.ops.edges import OpFact, Values, empty, slope_too_large, too_steep
 from gradscope.ops.predicates import both, equals, has_infinity, magnitude, slope_broke
 from gradscope.ops.shared import infinite_inputs, no_answer, slope_overflow, value_overflow
 
@@ -26,22 +26,24 @@ _INF_MINUS_INF = no_answer(
 
 
 def _sum(name: str) -> OpFact:
-    return fact(name, _INF_MINUS_INF, value_overflow("self", what="sum"))
+    return OpFact(name, _INF_MINUS_INF, value_overflow("self", what="sum"))
 
 
 def _mean(name: str) -> OpFact:
     nothing = empty(
         _empty, f"the {name} of no elements is 0 / 0", stable="{x}.sum() / max({x}.numel(), 1)"
     )
-    return fact(name, nothing, _INF_MINUS_INF, value_overflow("self", what="sum"))
+    return OpFact(name, nothing, _INF_MINUS_INF, value_overflow("self", what="sum"))
 
 
 def _product(name: str) -> OpFact:
-    return fact(name, value_overflow("self", what="product"), slope_overflow("self", what=_OTHERS))
+    return OpFact(
+        name, value_overflow("self", what="product"), slope_overflow("self", what=_OTHERS)
+    )
 
 
 def _spread(name: str) -> OpFact:
-    return fact(
+    return OpFact(
         name,
         empty(
             _too_few_items,
@@ -57,7 +59,7 @@ def _spread(name: str) -> OpFact:
 def _norm(name: str, *arguments: str) -> OpFact:
     """At 0 PyTorch gives the subgradient 0. What breaks are the powers inside: x^(p - 1)."""
     first = arguments[0]
-    return fact(
+    return OpFact(
         name,
         value_overflow(*arguments, what="sum of powers"),
         *infinite_inputs(*arguments, says="slope is {x} over the norm: inf / inf"),
@@ -75,7 +77,7 @@ def _norm(name: str, *arguments: str) -> OpFact:
 
 def _scattered(name: str, source: str) -> OpFact:
     """Reduces `source` into `self` by index; a product is the only one whose slope can break."""
-    return fact(
+    return OpFact(
         name,
         value_overflow(source, "self", what="reduction"),
         slope_overflow(source, "self", what=_OTHERS),
@@ -88,7 +90,7 @@ FACTS = (
     _sum("cumsum"),
     _sum("trace"),
     _mean("mean"),
-    fact("median", empty(_empty, "the median of no elements is NaN")),
+    OpFact("median", empty(_empty, "the median of no elements is NaN")),
     _product("prod"),
     _product("cumprod"),
     _spread("var"),
@@ -101,7 +103,7 @@ FACTS = (
     _norm("_cdist_forward", "x1", "x2"),
     _norm("_euclidean_dist", "x1", "x2"),
     _norm("_pdist_forward", "self"),
-    fact(
+    OpFact(
         "renorm",
         value_overflow("self", what="norm"),
         slope_too_large(

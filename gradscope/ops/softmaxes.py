@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 
 from gradscope.ops.cures import FINITE, Cure
-from gradscope.ops.edges import Edge, Holds, OpFact, Values, fact, infinite_already, undefined
+from gradscope.ops.edges import Edge, Holds, OpFact, Values, infinite_already, undefined
 from gradscope.ops.predicates import broke
 from gradscope.ops.shared import infinite_inputs, slope_overflow, value_overflow
 
@@ -48,7 +48,7 @@ def _row(result: str, kind: Callable[..., Edge], masked: str) -> tuple[Edge, Edg
 
 
 def _normalised(name: str) -> OpFact:
-    return fact(
+    return OpFact(
         name,
         *_row("output", undefined, "every element of the row is -inf: 0 / 0"),
         value_overflow("self", what=_DISTANCE),
@@ -57,7 +57,7 @@ def _normalised(name: str) -> OpFact:
 
 def _summed(name: str) -> OpFact:
     """The value over nothing but -inf is a true -inf; only the slope is 0 / 0."""
-    return fact(
+    return OpFact(
         name,
         value_overflow("self", what=_DISTANCE),
         *_row(
@@ -70,7 +70,7 @@ def _summed(name: str) -> OpFact:
 
 def _pairwise(name: str) -> OpFact:
     """The value of two -inf is a true -inf too."""
-    return fact(
+    return OpFact(
         name,
         value_overflow("self", "other", what="sum"),
         infinite_already(
@@ -95,7 +95,7 @@ def _attention(name: str) -> OpFact:
         mask = values.get("attn_mask.neginf", values.get("attn_bias.neginf", 0.0))
         return math.isnan(values["output"]) and mask > 0 and broke(*inputs)(values)
 
-    return fact(
+    return OpFact(
         name,
         undefined(
             masked,

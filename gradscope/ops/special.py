@@ -6,17 +6,7 @@ from dataclasses import replace
 
 from gradscope.ops.cures import FINITE, PROBABILITY, UNIT, beyond, ceiling, floor
 from gradscope.ops.dtypes import Margin
-from gradscope.ops.edges import (
-    Edge,
-    OpFact,
-    fact,
-    overflow,
-    pole,
-    steep,
-    too_near,
-    too_steep,
-    undefined,
-)
+from gradscope.ops.edges import Edge, OpFact, overflow, pole, steep, too_near, too_steep, undefined
 from gradscope.ops.predicates import (
     below,
     both,
@@ -40,16 +30,16 @@ def _outside_unit(name: str) -> Edge:
 
 def _steep_at_ends(name: str, slope: str) -> OpFact:
     end = steep(_END, f"slope is {slope} where {{x}} is -1 or 1", UNIT)
-    return fact(name, _outside_unit(name), end)
+    return OpFact(name, _outside_unit(name), end)
 
 
 def _poles_at_ends(name: str) -> OpFact:
     end = pole(_END, f"{name} is -inf at -1 and inf at 1", UNIT)
-    return fact(name, _outside_unit(name), end)
+    return OpFact(name, _outside_unit(name), end)
 
 
 FACTS = (
-    fact(
+    OpFact(
         "lgamma",
         *(
             pole(holds, "lgamma is inf at 0 and the negative integers", _POSITIVE)
@@ -67,7 +57,7 @@ FACTS = (
             overflows("self", by=lambda x: 1 / x), "slope digamma({x}) ~ -1 / {x}", _NOT_TINY
         ),
     ),
-    fact(
+    OpFact(
         "digamma",
         pole(equals("self", 0), "digamma has a pole at 0", _POSITIVE),
         undefined(
@@ -80,7 +70,7 @@ FACTS = (
             _NOT_TINY,
         ),
     ),
-    fact(
+    OpFact(
         "polygamma",
         pole(equals("self", 0), "polygamma has a pole at 0", _POSITIVE),
         undefined(
@@ -113,7 +103,7 @@ FACTS = (
             _NOT_TINY,
         ),
     ),
-    fact(
+    OpFact(
         "mvlgamma",
         undefined(
             # It sums lgamma(x - i / 2) for i < p.
@@ -128,7 +118,7 @@ FACTS = (
         ),
         too_steep(overflows("self", by=lambda x: 1 / x), "slope ~ -1 / {x}", _NOT_TINY),
     ),
-    fact(
+    OpFact(
         "special_zeta",
         pole(equals("self", 1), "zeta has a pole at 1", beyond("1", harmless="2.0")),
         pole(
@@ -138,7 +128,7 @@ FACTS = (
             argument="other",
         ),
     ),
-    fact(
+    OpFact(
         "igamma",
         too_steep(
             lambda values: values["other"] == 0 and values["self"] < 1,
@@ -152,12 +142,12 @@ FACTS = (
     _steep_at_ends("asin", "inf"),
     _poles_at_ends("atanh"),
     _poles_at_ends("erfinv"),
-    fact(
+    OpFact(
         "acosh",
         undefined(below("self", 1), "acosh is NaN below 1", beyond("1", harmless="2.0")),
         steep(equals("self", 1), "slope is inf where {x} is 1", beyond("1", harmless="2.0")),
     ),
-    fact(
+    OpFact(
         "special_ndtri",
         undefined(outside("self", 0, 1), "ndtri is NaN outside of [0, 1]", PROBABILITY),
         pole(equals("self", 0, 1), "ndtri is -inf at 0 and inf at 1", PROBABILITY),
