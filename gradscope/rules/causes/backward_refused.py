@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from gradscope.facts import Finding, Phase, Refusal, Related, Root, Trace, refusals
+from gradscope.facts import Finding, Phase, Refusal, Root, Trace, refusals
 from gradscope.rules.reading.after_refusal import requests
-from gradscope.rules.rule import Rule
+from gradscope.rules.rule import Rule, places
 from gradscope.rules.wording.refused_words import words
 
 
@@ -65,7 +65,7 @@ class BackwardRefused(Rule):
             op=told.op,
             location=place,
             label=told.label,
-            related=tuple(Related("use", at, what) for at, what in related.items()),
+            related=places(*(("use", at, what) for at, what in related.items())),
             evidence=told.evidence,
             numbers=told.numbers,
             fixes=tuple(requests(refusal)),

@@ -13,7 +13,6 @@ from gradscope.facts import (
     OutOfDomain,
     Phase,
     Raised,
-    Related,
     Root,
     Strength,
     Trace,
@@ -23,7 +22,7 @@ from gradscope.facts import requests as ask
 from gradscope.ops import Edge
 from gradscope.rules import fixes
 from gradscope.rules.reading import evidence, measurements
-from gradscope.rules.rule import Rule
+from gradscope.rules.rule import Rule, places
 from gradscope.rules.wording import phrases, proposals
 
 
@@ -101,7 +100,7 @@ class DomainError(Rule):
             raised.call,
             step=raised.step,
             label=f"{'gives' if is_made else 'is given'} {phrases.number(why.value)}",
-            related=(Related("use", why.place, "refused here"),) if is_made else (),
+            related=places(("use", why.place if is_made else None, "refused here")),
             evidence=measurements.fields_of(
                 why, "role", "value", "index", "bad", "numel", "low", "high"
             ),

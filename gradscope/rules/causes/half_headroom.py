@@ -39,8 +39,9 @@ class HalfHeadroom(Rule):
     MOST = 3  # told a run: those with the least room
 
     def check(self, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:
-        for one in islice(evidence.unharmed(trace.headroom, trace, roots), self.MOST):
-            yield self._about(one)
+        harmed = evidence.harmed(trace, roots)
+        found = (one for one in trace.headroom if one.call.location not in harmed)
+        yield from map(self._about, islice(found, self.MOST))
 
     def _about(self, one: Headroom) -> Finding:
         op, largest = phrases.spelled(one.call.op), phrases.number(one.largest)

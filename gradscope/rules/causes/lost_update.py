@@ -9,7 +9,6 @@ from gradscope.facts import (
     Location,
     LostAverage,
     Phase,
-    Related,
     Root,
     Severity,
     Subject,
@@ -27,7 +26,7 @@ from gradscope.rules.reading import measurements
 from gradscope.rules.reading.fates import Loss, Lost, moves_each
 from gradscope.rules.reading.growths import clip_bound
 from gradscope.rules.reading.lost import losses
-from gradscope.rules.rule import Asked, Rule, symptoms
+from gradscope.rules.rule import Asked, Rule, places, symptoms
 from gradscope.rules.wording import phrases
 from gradscope.rules.wording.lost_words import numbers, words
 
@@ -155,7 +154,7 @@ class LostUpdate(Rule):
             op="step",
             location=place,
             label=_label(lost) or text.label,
-            related=tuple(Related("use", at, what) for at, what in others if at != place),
+            related=places(*(("use", at, what) for at, what in others if at != place)),
             evidence={
                 "reason": lost.how.name.lower().replace("_", "-"),
                 **measurements.fields_of(usage, "optimizer", "updates", "passes"),
@@ -193,7 +192,7 @@ def _severity(lost: Lost) -> Severity:
     return Severity.WARNING if is_mild else Severity.ERROR
 
 
-def _places(lost: Lost) -> tuple[Location | None, tuple[tuple[Location, str], ...]]:
+def _places(lost: Lost) -> tuple[Location | None, tuple[tuple[Location | None, str], ...]]:
     """Where to point, and other places with what happens there."""
     usage = lost.usage
     made = (usage.made, f"`{usage.optimizer}` is made here")
@@ -233,7 +232,7 @@ def _places(lost: Lost) -> tuple[Location | None, tuple[tuple[Location, str], ..
             place, others = usage.steps_at, (cleared,)
         case Loss.LEFT_OVER:
             place, others = usage.steps_at, (backward, cleared)
-    return place, tuple((at, what) for at, what in others if at is not None)
+    return place, others
 
 
 def _symptoms(lost: Lost) -> tuple[Symptom, ...]:

@@ -2,21 +2,10 @@
 
 from collections.abc import Iterator
 
-from gradscope.facts import (
-    Event,
-    Finding,
-    Fix,
-    Kind,
-    NanRead,
-    Related,
-    Root,
-    Severity,
-    Trace,
-    plural,
-)
+from gradscope.facts import Event, Finding, Fix, Kind, NanRead, Root, Severity, Trace, plural
 from gradscope.ops.traits import Trait, has
 from gradscope.rules.reading import evidence
-from gradscope.rules.rule import Rule
+from gradscope.rules.rule import Rule, places
 from gradscope.rules.wording import phrases
 
 _FILLED = Fix(
@@ -89,7 +78,7 @@ class NanMetric(Rule):
             + f"Training does not notice it. What is {use} is NaN, and every comparison with it is"
             " False: no later result counts as better or worse.",
             label=f"{gives} here" if is_birth else "NaN comes in here",
-            related=(Related("use", read.location, "read here"),) if read.times else (),
+            related=places(("use", read.location if read.times else None, "read here")),
             facts={"times": read.times},
             numbers=numbers,
             fixes=(_SOMETHING if is_empty else _FILLED,),

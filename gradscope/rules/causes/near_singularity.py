@@ -74,8 +74,9 @@ class NearSingularity(Rule):
     MOST = 3  # told a run: the nearest
 
     def check(self, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:
-        for one in islice(evidence.unharmed(trace.approaches, trace, roots), self.MOST):
-            yield self._about(one)
+        harmed = evidence.harmed(trace, roots)
+        found = (one for one in trace.approaches if one.call.location not in harmed)
+        yield from map(self._about, islice(found, self.MOST))
 
     def _about(self, one: Approach) -> Finding:
         message, why, label = (

@@ -2,12 +2,12 @@
 
 from dataclasses import replace
 
-from gradscope.facts import Event, Finding, Normed, Operand, Related, Root, Trace
+from gradscope.facts import Event, Finding, Normed, Operand, Root, Trace
 from gradscope.facts import requests as ask
 from gradscope.ops import Edge
 from gradscope.rules import fixes
 from gradscope.rules.reading import evidence
-from gradscope.rules.rule import Rule
+from gradscope.rules.rule import Rule, places
 from gradscope.rules.wording import phrases
 
 
@@ -76,7 +76,7 @@ class ZeroDivision(Rule):
             label="sets the direction of a weight to 0" if normed.own else "has a weight of zeros",
             why="`weight_norm` computes a weight as g * v / |v|. Of zeros that is 0 * 0 / 0, from"
             " the first forward pass on: what starts at 0 has no direction.",
-            related=(Related("use", other, said),),
+            related=places(("use", other, said)),
             fixes=(request,),
         )
 

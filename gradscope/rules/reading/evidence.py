@@ -5,15 +5,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from enum import StrEnum
 from itertools import islice
-from typing import TypeVar
 
 from gradscope.facts import (
     Ancestor,
-    Approach,
     Call,
     Event,
-    Headroom,
     Kind,
+    Location,
     Operand,
     Phase,
     Root,
@@ -25,9 +23,6 @@ from gradscope.ops.dtypes import finfo
 from gradscope.ops.edges import operands as op_values
 from gradscope.ops.patterns import EPSILON, SOFTMAX_BY_HAND, Pattern, recognize
 from gradscope.ops.traits import Trait, discards, has
-
-Near = TypeVar("Near", Approach, Headroom)
-
 
 # Of a layer that gives numbers of either sign.
 HEADS = ("addmm", "mm", "bmm", "linear", "convolution")
@@ -74,12 +69,9 @@ def phase(root: Root) -> Phase:
     return root.event.phase
 
 
-def unharmed(found: Iterable[Near], trace: Trace, roots: Iterable[Root]) -> Iterator[Near]:
-    """What was measured at calls that broke nothing and whose bad values no mask hid: those have
-    findings of their own."""
-    places = {root.event.blame.location for root in roots}
-    places |= {event.blame.location for event in trace.hidden}
-    return (one for one in found if one.call.location not in places)
+def harmed(trace: Trace, roots: Iterable[Root]) -> set[Location | None]:
+    """Where calls broke something, or gave bad values that a mask hid: they have findings."""
+    return {one.blame.location for one in (*(root.event for root in roots), *trace.hidden)}
 
 
 def discard(root: Root) -> Call | None:
