@@ -28,34 +28,13 @@ from gradscope.facts import (
 from gradscope.facts import requests as ask
 from gradscope.ops.traits import Trait, has
 from gradscope.rules.cutoffs import FEWEST_CLEARED
+from gradscope.rules.reading import missing
 from gradscope.rules.reading.divergence import by_place
 from gradscope.rules.reading.fates import Loss
 from gradscope.rules.reading.lost import losses
-from gradscope.rules.reading.missing import (
-    NOT_HELD,
-    all_trained,
-    end_of_learning,
-    factors_at_zero,
-    first_pass,
-    flat_by_now,
-    is_dead,
-    is_mild,
-    is_torchs_own,
-    made_anew,
-    overflow_behind,
-    replaced_by,
-    zero_since,
-)
 from gradscope.rules.rule import Asked, Rule, places, symptoms
+from gradscope.rules.wording import dead_gradient_words as words
 from gradscope.rules.wording import phrases
-from gradscope.rules.wording.dead_gradient_words import (
-    BOTH_AT_ZERO,
-    PUTS_OTHERS,
-    ROW_AT_ZERO,
-    WORDS,
-    what_of,
-    when,
-)
 
 # Of a part of the loss beside what trains: it may be there to be printed.
 _MAY_BE_TOLD = (NoGradient.INTEGER, NoGradient.NO_GRAD, NoGradient.ZERO_OP)
@@ -101,15 +80,15 @@ class DeadGradient(Rule):
         magnitudes = trace.magnitudes
         for updates in _cleared(magnitudes):
             yield self._about_cleared(updates, magnitudes)
-        if (where := end_of_learning(trace, magnitudes)) is not None:
+        if (where := missing.end_of_learning(trace, magnitudes)) is not None:
             yield self._about_death(where, trace, magnitudes)
         # What can be pointed at first.
         groups = _groups(trace, magnitudes, roots, self.limits)
         constants: dict[object, list[Absence]] = defaultdict(list)
-        missing = {one.leaf: one for group in groups for one in group if one.missing}
+        absent = {one.leaf: one for group in groups for one in group if one.missing}
         for one in magnitudes.constants:
             is_told = _is_for_others if one.through else _is_for_it
-            absence = missing.get(one.leaf)
+            absence = absent.get(one.leaf)
             is_beside = absence is None or absence.location != one.location
             if is_beside and is_told(one, magnitudes):
                 constants[one.location].append(one)
@@ -126,7 +105,7 @@ class DeadGradient(Rule):
 
     def _about(self, group: Sequence[Absence], magnitudes: Magnitudes) -> Finding:
         first, last = group[0], magnitudes.updates[-1] if magnitudes.updates else None
-        is_unheld = first.reason in NOT_HELD
+        is_unheld = first.reason in missing.NOT_HELD
         is_grave = first.trained or (is_unheld and first.reason is not NoGradient.PASSING)
         severity = Severity.ERROR if is_grave and first.among is None else Severity.WARNING
         is_old = last is not None and first.reason in (
@@ -136,23 +115,25 @@ class DeadGradient(Rule):
         )
         optimizer = (last.made or last.location) if last is not None and is_old else None
         place, label, related = _told_at(group)
-        why, step = WORDS[first.reason].why, first.step
-        fix = made_anew(group, magnitudes) or _fix(first)
-        if factors := factors_at_zero(group, magnitudes):
+        why, step = words.WORDS[first.reason].why, first.step
+        fix = missing.made_anew(group, magnitudes) or _fix(first)
+        if factors := missing.factors_at_zero(group, magnitudes):
             helper = factors[0].helper
             related = places(("product", place, label), ("use", helper, "fills it with 0"))
-            place, (why, label, _) = factors[0].place, ROW_AT_ZERO if helper else BOTH_AT_ZERO
-            step, fix = first_pass(group, magnitudes), ask.StartFactors(factors)
+            why, label, _ = words.ROW_AT_ZERO if helper else words.BOTH_AT_ZERO
+            place, step = factors[0].place, missing.first_pass(group, magnitudes)
+            fix = ask.StartFactors(factors)
         gets = "parameter gets" if len(group) == 1 else "parameters get"
         names = [one.leaf for one in group]
         troubles = (Trouble.NONE if one.missing else Trouble.ZERO for one in group)
         pairs = zip(troubles, group, strict=True)
         own = tuple(Symptom(it, Subject.GRADIENT, one.step, one.leaf) for it, one in pairs)
         return self.found(
-            f"{len(group)} {gets} {what_of(first)}{when(first)}: {phrases.listed(names)}",
+            f"{len(group)} {gets} {words.what_of(first)}{words.when(first)}:"
+            f" {phrases.listed(names)}",
             why,
             first.call,
-            severity=Severity.NOTE if is_mild(first) else severity,
+            severity=Severity.NOTE if missing.is_mild(first) else severity,
             phase=Phase.FORWARD if first.missing else Phase.BACKWARD,
             step=step,
             node=first.node,
@@ -174,19 +155,18 @@ class DeadGradient(Rule):
         """A gradient that a loss uses as a number, how often a comparison holds, or a term that was
         cut off its graph, beside what trains the same parameters."""
         first, names = group[0], [one.leaf for one in group]
-        may_be_told = first.reason in _MAY_BE_TOLD
+        may_be_told, told = first.reason in _MAY_BE_TOLD, words.WORDS[first.reason]
         train = "does not train a parameter" if len(group) == 1 else "trains none of the"
         which = "" if len(group) == 1 else f" {len(group)} parameters"
-        words = WORDS[first.reason]
         return self.found(
             f"a part of the loss {train}{which} that it depends on: {phrases.listed(names)}",
-            f"{words.why} The rest of the loss alone trains these parameters.",
+            f"{told.why} The rest of the loss alone trains these parameters.",
             first.call,
             severity=Severity.WARNING if may_be_told else Severity.ERROR,
             phase=Phase.FORWARD,
             step=first.step,
             location=first.location,
-            label=words.label,
+            label=told.label,
             evidence={"reason": first.reason, "parameters": names},
             numbers=tuple(_numbers(group, magnitudes)),
             fixes=(ask.Reattach(first.reason),),
@@ -218,26 +198,26 @@ class DeadGradient(Rule):
 
     def _about_nothing_left(self, where: Absence, trained: Sequence[Leaf], since: int) -> Finding:
         """What is as right where all is learnt: rewards that are all the same have no advantage."""
-        names = [leaf.name for leaf in trained]
+        names, told = [leaf.name for leaf in trained], words.WORDS[where.reason]
         return self.found(
             f"the loss and every gradient are exactly 0 from step {since} on:"
             f" {phrases.listed(names)}",
-            f"{WORDS[where.reason].why} The step before had a loss of another size: unless there"
+            f"{told.why} The step before had a loss of another size: unless there"
             " is nothing left to learn, a mask, a weight or a step that went too far leaves nothing"
             " of it.",
             where.call,
             severity=Severity.NOTE,
             step=since,
             location=where.location,
-            label=WORDS[where.reason].label,
+            label=told.label,
             evidence={"reason": "nothing-left", "parameters": names, "since": since},
             numbers=(f"gradient norm of `{names[0]}` by step: {phrases.series(trained[0].known)}",),
         )
 
     def _about_death(self, where: Absence, trace: Trace, magnitudes: Magnitudes) -> Finding:
         """A model that stands still at a loss that is not 0, after steps in which it learnt."""
-        last, trained = trace.steps[-1], all_trained(magnitudes)
-        names, since = [leaf.name for leaf in trained], max(map(zero_since, trained))
+        last, trained = trace.steps[-1], missing.all_trained(magnitudes)
+        names, since = [leaf.name for leaf in trained], max(map(missing.zero_since, trained))
         if not last.loss:
             return self._about_nothing_left(where, trained, since)
         place, label, related = _told_at([where])
@@ -245,11 +225,14 @@ class DeadGradient(Rule):
         instead: Fix | ask.Request = Fix("graph", title, "unsafe", "nn.LeakyReLU() for nn.ReLU()")
         if where.call is not None and where.call.op == "relu" and where.ends:
             instead = ask.LeaveOutRectifier(where.put_at, where.built_at)
+        fixes: tuple[Asked, ...] = (instead, ask.LowerRate())
+        if missing.is_torchs_own(where):
+            fixes = (ask.GiveLogits(),)
         return self.found(
             f"every gradient is exactly 0 from step {since} on, at a loss of"
             f" {number(last.loss or 0.0)}: {phrases.listed(names)}",
-            f"{WORDS[where.reason].why} Until step {since - 1} there was a gradient: a step has"
-            " brought them here, and no later one can lead back.",
+            f"{words.WORDS[where.reason].why} Until step {since - 1} there was a gradient: a step"
+            " has brought them here, and no later one can lead back.",
             where.call,
             step=since,
             node=where.node,
@@ -263,7 +246,7 @@ class DeadGradient(Rule):
             ),
             # Of the last step: whether a repair holds shows when it has run as far.
             symptoms=symptoms(Trouble.ZERO, Subject.GRADIENT, last.index, names),
-            fixes=(ask.GiveLogits(),) if is_torchs_own(where) else (instead, ask.LowerRate()),
+            fixes=fixes,
         )
 
 
@@ -279,8 +262,8 @@ def _groups(
     ending = trace.ending
     is_at_fault = ending.kind == "stopped" and bool(roots)
     is_broken_off = ending.gave_up or ending.kind == "hung" or is_at_fault
-    overflown = () if roots else overflow_behind(trace)[1]  # told by GS204
-    for absence in (*magnitudes.absences, *flat_by_now(magnitudes)):
+    overflown = () if roots else missing.overflow_behind(trace)[1]  # told by GS204
+    for absence in (*magnitudes.absences, *missing.flat_by_now(magnitudes)):
         call = absence.call
         by_function = (
             absence.reason is NoGradient.FUNCTION and call is not None and call.op in wrong
@@ -294,7 +277,7 @@ def _groups(
             continue  # the loss of another network may come first, as a critic's
         if by_function or absence in overflown or absence.reason is NoGradient.UNDERFLOW:
             continue
-        if is_dead(absence, magnitudes, limits):
+        if missing.is_dead(absence, magnitudes, limits):
             # A class that is used twice is cut at one place.
             place = absence.made or (absence.location and replace(absence.location, module=None))
             is_missing = absence.missing and absence.reason is not NoGradient.PIECEWISE_LINEAR
@@ -341,12 +324,12 @@ def _told_at(group: Sequence[Absence]) -> tuple[Location | None, str, tuple[Rela
     """The place that is told, what is said of it, and others to point at."""
     absence = group[0]
     at, put_at = absence.location or absence.made, absence.put_at or absence.built_at
-    label, use = WORDS[absence.reason].label, "runs without a graph"
+    label, use = words.WORDS[absence.reason].label, "runs without a graph"
     if put_at is not None and at is not None and (put_at.file, put_at.line) != (at.file, at.line):
         return put_at, "puts a rectifier behind the last layer", places(("call", at, label))
-    if others := replaced_by(group):
+    if others := missing.replaced_by(group):
         also = (("use", lines[0], "as does this") for lines in others[1:])
-        return others[0][0], PUTS_OTHERS, places(*also, ("use", absence.made, label))
+        return others[0][0], words.PUTS_OTHERS, places(*also, ("use", absence.made, label))
     if absence.reason is NoGradient.ZERO_WEIGHT and absence.related is not None:
         return absence.related, "gives exactly 0 at all elements", places(("product", at, label))
     role = "call"
@@ -358,7 +341,7 @@ def _told_at(group: Sequence[Absence]) -> tuple[Location | None, str, tuple[Rela
 def _numbers(group: Sequence[Absence], magnitudes: Magnitudes) -> Iterator[str]:
     trained = sum(leaf.trained for leaf in magnitudes.leaves)
     if trained:
-        beside = "beside" if group[0].reason in NOT_HELD else "of"
+        beside = "beside" if group[0].reason in missing.NOT_HELD else "of"
         yield f"{len(group)} {beside} the {trained} parameters that the optimizer holds"
     passes = max((len(leaf.norms) for leaf in magnitudes.leaves), default=0)
     yield f"over {plural(passes, 'backward pass', 'backward passes')}"

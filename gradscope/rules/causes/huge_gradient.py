@@ -22,17 +22,7 @@ from gradscope.facts import (
 )
 from gradscope.facts import requests as ask
 from gradscope.rules import fixes
-from gradscope.rules.reading import measurements
-from gradscope.rules.reading.growths import (
-    bound_of,
-    clip_bound,
-    crosses_pole,
-    is_clipped,
-    is_huge,
-    is_near_pole,
-    losses_until,
-    outlying,
-)
+from gradscope.rules.reading import growths, measurements
 from gradscope.rules.rule import Rule
 from gradscope.rules.wording import phrases
 
@@ -78,19 +68,19 @@ class HugeGradient(Rule):
         broken = min((symptom.step for root in roots for symptom in root.symptoms), default=None)
         seen: set[object] = set()
         for leap in sorted(magnitudes.leaps, key=lambda one: one.step):
-            place, crosses = leap.call.location, crosses_pole(leap, trace.steps)
-            if not (crosses or is_huge(leap) or is_near_pole(leap, trace.steps)):
+            place, crosses = leap.call.location, growths.crosses_pole(leap, trace.steps)
+            if not (crosses or growths.is_huge(leap) or growths.is_near_pole(leap, trace.steps)):
                 continue
             if (broken is None or leap.step < broken) and place not in seen and len(seen) < MOST:
                 seen.add(place)
                 yield self._about(leap, magnitudes, crosses=crosses)
-        outlier = outlying(magnitudes.leaps, trace.steps) if not seen and broken is None else None
-        if outlier is not None:
+        outlier = growths.outlying(magnitudes.leaps, trace.steps)
+        if outlier is not None and not seen and broken is None:
             yield self._about_data(outlier, trace)
 
     def _about_data(self, leap: Leap, trace: Trace) -> Finding:
         op, largest = phrases.spelled(leap.call.op), text_of(leap.explained, 3)
-        before, loss = losses_until(leap.step, trace.steps)
+        before, loss = growths.losses_until(leap.step, trace.steps)
         leapt = f"the loss leaps from {text_of(max(before), 3)} to {text_of(loss, 3)}"
         return self.found(
             f"`{op}` is given numbers up to {largest} at step {leap.step}, and {leapt}",
@@ -122,7 +112,7 @@ class HugeGradient(Rule):
             f" that of `{leap.leaf}` has norm {norm}",
             _why(leap, op, crosses=crosses),
             leap.call,
-            severity=Severity.WARNING if is_clipped(magnitudes) else Severity.ERROR,
+            severity=Severity.WARNING if growths.is_clipped(magnitudes) else Severity.ERROR,
             step=leap.step,
             label=_label(leap.steep),
             evidence={
@@ -140,8 +130,8 @@ class HugeGradient(Rule):
             symptoms=(symptom,),
             fixes=(
                 *(_kept_on_one_side(leap) if crosses else ()),
-                ask.TameSlope(operand.role if operand else "", own, *bound_of(steep)),
-                ask.ClipNorm(clip_bound(totals[: leap.step])),
+                ask.TameSlope(operand.role if operand else "", own, *growths.bound_of(steep)),
+                ask.ClipNorm(growths.clip_bound(totals[: leap.step])),
             ),
         )
 
