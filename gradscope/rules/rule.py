@@ -182,7 +182,8 @@ class Rule:
         event, found = root.event, floor(root.event, edge)
         if found is None:
             return None
-        made, least = found.made, text_of(found.least)
+        made, number = found
+        least = text_of(number)
         guards = (
             replace(one, request=KeepOff(event.blame)) if one.request == KeepOff() else one
             for one in usual
@@ -196,7 +197,7 @@ class Rule:
             label=f"gives no numbers below 0; they have to be above {least}",
             why=f"`{op}` keeps its numbers from falling below 0, and nothing keeps them above"
             f" {least}. {taken} takes what they are above that, and has to have something left.",
-            fixes=(RaiseAbove(made, found.least), *guards),
+            fixes=(RaiseAbove(made, number), *guards),
         )
 
 

@@ -1,6 +1,5 @@
 """A value that is above 0 by construction, of which an op takes what is left over a constant."""
 
-from gradscope.dataclass import dataclass
 from gradscope.facts import Call, Event, Location, Phase
 from gradscope.ops import Edge
 from gradscope.ops.edges import operands
@@ -13,17 +12,9 @@ _NOT_BELOW = ("relu", "pow")  # of a layer's numbers: of any other they are a fo
 _OFF, _ON = (0.5, 2.0), (0.0, -0.5)
 
 
-@dataclass(frozen=True, slots=True)
-class Floor:
-    """`made` gives numbers above 0, which have to be above `least`."""
-
-    made: Call
-    least: float
-
-
-def floor(event: Event, edge: Edge) -> Floor | None:
+def floor(event: Event, edge: Edge) -> tuple[Call, float] | None:
     """Where an operand that has to be above 0 is a constant less than what a call of another line
-    has made positive."""
+    has made positive: that call, and the number that its result has to be above."""
     if not _is_at_zero(event, edge):
         return None
     calls = list(evidence.made_from(event, edge.argument))
@@ -36,7 +27,7 @@ def floor(event: Event, edge: Edge) -> Floor | None:
         if shift is None:
             is_it = least > 0 and _is_apart(made, lines) and _is_positive(made, of)
             is_sure = _is_above(event, edge, -least) if is_direct else made.op != "pow"
-            return Floor(made, least) if is_it and is_sure else None
+            return (made, least) if is_it and is_sure else None
         if abs(shift) > EPSILON:
             least -= shift
         lines.append(made.location)
