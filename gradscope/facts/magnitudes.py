@@ -8,7 +8,7 @@ from dataclasses import replace
 from enum import StrEnum
 
 from gradscope.dataclass import dataclass
-from gradscope.facts.events import Leap
+from gradscope.facts.events import Leap, Subject, Symptom, Trouble
 from gradscope.facts.modes import ModuleUse, OwnBackward
 from gradscope.facts.places import Call, Location, Zeroed
 from gradscope.facts.usage import Reload, ScaledUpdate, Undoing, UnreadFlag, UnscaledPass, Usage
@@ -205,6 +205,11 @@ class Absence:
     made: Location | None = None
     replaced_by: tuple[tuple[Location, ...], ...] = ()
 
+    @property
+    def symptom(self) -> Symptom:
+        trouble = Trouble.NONE if self.missing else Trouble.ZERO
+        return Symptom(trouble, Subject.GRADIENT, self.step, self.leaf)
+
 
 @dataclass(frozen=True, slots=True)
 class Clearing:
@@ -304,8 +309,7 @@ class Limits:
     it away.
     `zero_passes` (GS403): a factor of zero is how LoRA, residual branches and warm-ups start;
     after this many backward passes it has had the time to move.
-    `loss_growth` (GS404), of losses in a row before they overflow: noise between batches stays
-    well below it.
+    `loss_growth` (GS404), of losses in a row before they overflow: noise of batches stays below it.
     """
 
     gradient_growth: float = 1e4

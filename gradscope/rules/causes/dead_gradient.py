@@ -18,7 +18,6 @@ from gradscope.facts import (
     Root,
     Severity,
     Subject,
-    Symptom,
     Trace,
     Trouble,
     Update,
@@ -125,9 +124,6 @@ class DeadGradient(Rule):
             fix = ask.StartFactors(factors)
         gets = "parameter gets" if len(group) == 1 else "parameters get"
         names = [one.leaf for one in group]
-        troubles = (Trouble.NONE if one.missing else Trouble.ZERO for one in group)
-        pairs = zip(troubles, group, strict=True)
-        own = tuple(Symptom(it, Subject.GRADIENT, one.step, one.leaf) for it, one in pairs)
         return self.found(
             f"{len(group)} {gets} {words.what_of(first)}{words.when(first)}:"
             f" {phrases.listed(names)}",
@@ -147,7 +143,7 @@ class DeadGradient(Rule):
                 "grad_output": first.grad_output,
             },
             numbers=tuple(_numbers(group, magnitudes)),
-            symptoms=() if is_unheld else own,
+            symptoms=() if is_unheld else tuple(one.symptom for one in group),
             fixes=(fix,),
         )
 

@@ -14,10 +14,7 @@ from gradscope.facts import (
     Raised,
     Root,
     Strength,
-    Subject,
-    Symptom,
     Trace,
-    Trouble,
     Unfit,
     plural,
 )
@@ -120,9 +117,8 @@ class Overflow(Rule):
         get = f"`{made}` makes 0 of it"
         if zeros:
             get = f"{plural(len(zeros), 'parameter')} get a gradient of exactly 0 for it"
-        symptoms = (Symptom(Trouble.ZERO, Subject.GRADIENT, one.step, one.leaf) for one in zeros)
         return self.finding(
-            Root(event, tuple(symptoms), (event,)),
+            Root(event, tuple(one.symptom for one in zeros), (event,)),
             trace,
             message=f"{_headline(event)}, and {get}",
             label=_label(event, evidence.edge(event)),

@@ -12,10 +12,7 @@ from gradscope.facts import (
     NoGradient,
     Phase,
     Root,
-    Subject,
-    Symptom,
     Trace,
-    Trouble,
     plural,
 )
 from gradscope.facts import requests as ask
@@ -98,7 +95,6 @@ class Underflow(Rule):
         """Gradients that a cast to half precision on their way back flushed to exactly 0."""
         first, names = group[0], [absence.leaf for absence in group]
         size, tiny = phrases.number(first.grad_output or 0.0), phrases.number(SMALLEST_HALF)
-        symptoms = (Symptom(Trouble.ZERO, Subject.GRADIENT, one.step, one.leaf) for one in group)
         wider = "run this part in bfloat16, whose range is float32's"
         autocast = "torch.autocast(device, dtype=torch.bfloat16)"
         return self.found(
@@ -119,7 +115,7 @@ class Underflow(Rule):
                 "smallest": SMALLEST_HALF,
             },
             numbers=(f"a gradient of norm {size} comes in, exactly 0 goes out",),
-            symptoms=tuple(symptoms),
+            symptoms=tuple(one.symptom for one in group),
             fixes=(
                 ask.ScaleLoss(),
                 Fix("dtype", wider, "unsafe", autocast, request=ask.WiderDtype()),
