@@ -362,6 +362,11 @@ def _is_same(tensor: torch.Tensor, of_size_1: bool, value: Any) -> bool:
         value = unwrapped(value)
     if type(value) is not torch.Tensor or value.layout is not torch.strided:
         return False
+
+    def dimensions(one: torch.Tensor) -> list[tuple[int, int]]:
+        both = zip(one.shape, one.stride(), strict=True)
+        return [pair for pair in both if of_size_1 or pair[0] != 1]
+
     key = storage_key(value)
     return (
         key is not None
@@ -370,14 +375,8 @@ def _is_same(tensor: torch.Tensor, of_size_1: bool, value: Any) -> bool:
         and tensor.numel() > 0
         and key == storage_key(tensor)
         and value.storage_offset() == tensor.storage_offset()
-        and _dimensions(value, of_size_1) == _dimensions(tensor, of_size_1)
+        and dimensions(value) == dimensions(tensor)
     )
-
-
-def _dimensions(tensor: torch.Tensor, of_size_1: bool) -> list[tuple[int, int]]:
-    """The sizes and strides, of all dimensions or of those that are larger than 1."""
-    both = zip(tensor.shape, tensor.stride(), strict=True)
-    return [one for one in both if of_size_1 or one[0] != 1]
 
 
 def assigned_name(user: Site) -> str | None:
