@@ -250,6 +250,35 @@ CHANGED = {
     """,
 }
 FREED = {
+    "a detach that nobody keeps": """
+        rnn = nn.GRUCell(3, 4)
+        h = torch.zeros(6, 4)
+        for _ in range(3):
+        -     h.detach()  # <-
+        +     h = h.detach()  # <-
+            h = rnn(x, h)
+            h.square().mean().backward()
+    """,
+    "a detach that nobody keeps, of what a module holds": """
+        class Memory(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.cell, self.state = nn.GRUCell(3, 4), [torch.zeros(6, 4)]
+
+            def cut(self):
+                for value in self.state:
+        -             value.detach()  # <-
+        +             value.detach_()  # <-
+
+            def forward(self, x):
+                self.cut()
+                self.state[0] = self.cell(x, self.state[0])
+                return self.state[0].square().mean()
+
+        model = Memory()
+        for _ in range(3):
+            model(x).backward()
+    """,
     "kept by a statement of its own": """
         class Memory(nn.Module):
             def __init__(self):

@@ -78,7 +78,8 @@ class Shared:
     `constant`: the gradients that the earlier backward handed out are numbers in the present loss.
     `weighed` are the calls in which the earlier loss reads the value, where it does no more than
     multiply by it what depends on other leaves, and the present one is for the leaves of the value
-    alone; `entwined`: what it multiplies depends on some of these as well.
+    alone; `entwined`: what it multiplies depends on some of these as well. `dropped` is a call of
+    `detach` in the present step whose result nobody keeps.
     """
 
     made: Call | None
@@ -99,6 +100,7 @@ class Shared:
     constant: bool = False
     weighed: tuple[Call, ...] = ()
     entwined: bool = False
+    dropped: Location | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

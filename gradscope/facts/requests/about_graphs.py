@@ -121,6 +121,12 @@ class DetachRead(Allow):
     call: Call
 
 
+class KeepDetached(Allow):
+    """Keep what the call of `detach` at `location` gives, or have it change its tensor."""
+
+    location: Location
+
+
 class ProjectLeaf(Allow):
     """Write the bounded values that `call` gives a leaf's name into the leaf, without a graph."""
 

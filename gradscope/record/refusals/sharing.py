@@ -14,7 +14,7 @@ import torch
 from gradscope.facts import Call, Location, refusals
 from gradscope.ops.traits import Trait, has
 from gradscope.record import graph
-from gradscope.record.definitions import attribute_within
+from gradscope.record.definitions import attribute_within, span, written_at
 from gradscope.record.events.provenance import storage_key
 from gradscope.record.graph import consumers, ends, is_older, leaf_ids, up
 from gradscope.record.held import variables
@@ -83,7 +83,18 @@ def shared(raised: Raised, nodes: set[Any]) -> refusals.Shared | None:
         constant=any(resolve(*site[0]) == earlier.place for site in _constants(raised)),
         weighed=weighed,
         entwined=entwined,
+        dropped=next(_dropped(raised), None),
     )
+
+
+def _dropped(raised: Raised) -> Iterator[Location]:
+    """Where `detach` was called and its result kept by nobody: the tensor stays as it was."""
+    for site in raised.flow.carried_cuts if raised.flow is not None else ():
+        for code, instruction in site[:1]:
+            source, call = written_at(code, instruction)
+            if source is not None and isinstance(call, ast.Call):
+                if isinstance(source.parents.get(call), ast.Expr):
+                    yield span(code, call)
 
 
 def _written(raised: Raised, part: set[Any], since: int) -> tuple[refusals.Write, ...]:

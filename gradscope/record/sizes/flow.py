@@ -43,6 +43,7 @@ class Flow:
         self.activations = Activations()
         self.selections: dict[int, Selection] = {}  # by the number of the call
         self.cuts: list[Cut] = []
+        self.carried_cuts: list[Site] = []  # where `detach` took what an earlier step has left
         self._bits: dict[int, int] = {}
         self._leaves: list[torch.Tensor] = []
         self._state: dict[int, tuple[int, int]] = {}
@@ -92,6 +93,8 @@ class Flow:
         elif self._context.function is not None and not torch.is_grad_enabled():
             self.activations.note(self._context.seq - 1, out)  # its last op makes its result
         live, themselves, cuts, read = self._upstream(args, kwargs)
+        if info.name == "detach" and not live and args[0].requires_grad:
+            self.carried_cuts.append(note_site(sys._getframe(2))[0])
         if self.constants and cuts:
             if info.name == "detach" and not note_site(sys._getframe(2))[1]:
                 self._let_be(out)

@@ -126,6 +126,18 @@ def detached_where_read(culprit: Culprit, request: ask.DetachRead) -> Iterator[E
             yield [culprit.source.replaced(one, f"{culprit.source.of(one)}.detach()")]
 
 
+def kept_detached(culprit: Culprit, request: ask.KeepDetached) -> Iterator[Edits]:
+    """`self.h = self.h.detach()`, and `h.detach_()` of what a loop or a caller gives."""
+    source = culprit.source
+    match culprit.at(request.location):
+        case ast.Call(func=ast.Attribute(tensor, "detach")) as call:
+            in_place = [source.replaced(call, f"{source.of(tensor)}.detach_()")]
+            kept = [source.replaced(call, f"{source.of(tensor)} = {source.of(call)}")]
+            # A name that nothing else reads, as that of a loop over a list, keeps it for nobody.
+            is_read = not isinstance(tensor, ast.Name) or len(source.nodes.reads(tensor)) > 1
+            yield from (kept, in_place) if is_read else (in_place,)
+
+
 def detached_at_once(culprit: Culprit, request: ask.DetachMade) -> Ways:
     """`(rewards - values).detach()`."""
     node = culprit.at(request.call.location)

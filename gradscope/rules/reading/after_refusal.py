@@ -204,6 +204,8 @@ def _shared(shared: refusals.Shared, refusal: refusals.Refusal) -> Iterator[ask.
         yield ask.KeepGraph(shared.backward, learnt=True)
         return
     if is_carried(shared):
+        if shared.dropped is not None:
+            yield ask.KeepDetached(shared.dropped)
         if shared.made is not None and has(shared.made.op, Trait.CLAMPS):
             yield ask.ProjectLeaf(shared.made)
         # One of several under a key is read by one line as the others are.

@@ -239,6 +239,7 @@ _WORDS: Mapping[type[ask.Request], _Words] = {
     ask.DetachCarried: _graph("detach `{0.carried.name}` once backward has run"),
     ask.DetachUse: _graph("detach `{0.name}` where the loss that is not to train it reads it"),
     ask.ProjectLeaf: _graph("bound the parameter itself, under `torch.no_grad()`"),
+    ask.KeepDetached: _graph("keep what `detach` gives", "h = h.detach()"),
     ask.DetachRead: _graph("detach what an earlier step has left, where it is read"),
     ask.DetachMade: _graph("detach it where it is computed once"),
     ask.ComputeAnew: _graph("compute it in each turn of the loop"),

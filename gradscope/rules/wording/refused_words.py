@@ -126,7 +126,10 @@ def _freed(one: refusals.GraphFreed) -> Words:
         headline += " this one"
         label = f"what `{made}` gives is read in the next step too"
         reader = ((_at(shared.used), "read here"),)
-        if (kept := kept_apart(shared)) is not None:
+        if shared.dropped is not None:
+            reader = ((place, label), *reader)
+            label, place = "nobody keeps what this gives: the tensor stays as it is", shared.dropped
+        elif (kept := kept_apart(shared)) is not None:
             label, place = "kept with its graph, and read in the next step", kept
             reader = ((_at(shared.made), f"`{made}` gives it"), *reader)
     elif is_once(shared, one.raised_at):
