@@ -54,7 +54,7 @@ class EveryOp:
         self.sizes = sizes
         self._on_confirmed = on_confirmed
         self.symptoms = Symptoms(context, self._confirmed)
-        self.hidden = Hidden(context)
+        self.hidden = Hidden(context, sizes.inspection.zero_factors)
         self.scores = GivenScores(context)
         self.units = Units(context)
         self.lone = LoneValues(context)

@@ -62,6 +62,7 @@ class Raw:
     intended: bool = False
     cancels: bool = False  # a sum of gradients in which inf met -inf
     in_graph: bool = False  # the result requires grad
+    factor: float = 1.0  # by which the op multiplied what it read
 
 
 @dataclass(slots=True)

@@ -1,5 +1,6 @@
 """One op that ran, with all that is needed to look at it closely, now or later."""
 
+import math
 from itertools import takewhile
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
@@ -87,6 +88,18 @@ class OpRun(NamedTuple):
         """The tensors that the op wrote in place."""
         return self.info.written_tensors(self.args, self.kwargs)
 
+    @property
+    def factor(self) -> float:
+        """By what the op multiplies all elements that it reads, as far as a single number tells."""
+        match self.info.name:
+            case "mean":
+                return float(self.out.numel() / self.args[0].numel())
+            case "mul":
+                return math.prod(map(_size, self.args))
+            case "div":
+                return 1 / _size(self.args[1])
+        return 1.0
+
     def numbers(self) -> list[float]:
         """The Python numbers among the arguments."""
         return [
@@ -94,6 +107,13 @@ class OpRun(NamedTuple):
             for _, value in self.info.named_arguments(self.args, self.kwargs)
             if isinstance(value, int | float) and not isinstance(value, bool)
         ]
+
+
+def _size(value: Any) -> float:
+    """That of a single number; 1 where it is none, or not finite."""
+    is_single = isinstance(value, torch.Tensor) and value.numel() == 1
+    size = float(abs(value)) if is_single or isinstance(value, int | float) else 1.0
+    return size if 0 < size < math.inf else 1.0
 
 
 class StainedInput(NamedTuple):

@@ -115,6 +115,8 @@ class Examiner:
         raw.fact = replace(raw.fact, kind=self._kind(op, raw, stained, output, values))
         if raw.fact.kind is Kind.CONSTANT:
             raw.blame = self._caller(raw)
+        elif raw.fact.kind is Kind.PROPAGATION:
+            raw.factor = op.factor
         filled = self.origins.filled_parameter(raw, written)
         if filled is not None:
             raw.fact, output = replace(raw.fact, kind=Kind.SOURCE, phase=Phase.DATA), filled

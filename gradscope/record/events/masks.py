@@ -6,14 +6,16 @@ happens to be 0 tells a masked branch from an ordinary singular derivative. And 
 a loss without having hurt yet, which hazards are made of.
 """
 
+import math
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
 
 from gradscope.facts import Call, Event, Kind, Phase
+from gradscope.ops.dtypes import finfo
 from gradscope.ops.traits import Trait, discards, has
 from gradscope.record.context import RunContext
 from gradscope.record.events.provenance import storage_key
@@ -21,6 +23,7 @@ from gradscope.record.finite import numbers, part_at, plain, value_at
 from gradscope.record.journal import Raw, to_call
 from gradscope.record.oprun import NodeOps
 from gradscope.record.passes import BackwardPass
+from gradscope.record.sites import Site
 
 _MOST = 8  # places of hidden values remembered a run: more are no longer read
 
@@ -194,37 +197,63 @@ def _constant_factor(node: Any) -> bool:
     return any(edge[0] is None for edge in node.next_functions)
 
 
+def _is_no_zero(birth: Raw, way: Sequence[Raw]) -> bool:
+    """Whether what the last op of a way made 0 of an inf is none of the number that was too large:
+    `1 / x` of what a half holds, and `exp(-x / 1e5)`, but not `exp(-x)`, nor `1 / exp(x)`."""
+    output, op = birth.fact.output, way[-1].note.info.name
+    limits = finfo(output.dtype if output is not None else "")
+    least = limits.max
+    for one in way:
+        is_root = one.note.info.name in ("sqrt", "rsqrt")
+        least = one.factor * (math.sqrt(least) if is_root else least)
+    size = 1 / least if has(op, Trait.DIVIDES) else math.exp(-least)
+    is_made = has(op, Trait.DIVIDES | Trait.POSITIVE)
+    return is_made and size > min(limits.tiny, finfo("float32").tiny)
+
+
 class Hidden:
-    """Keeps the births of inf and NaN of each step that something hid on the way to the loss.
+    """Keeps the births of inf and NaN of each step that something hid on the way to the loss, and
+    those of which ops without a graph made a factor of 0.
 
     Looks at the graph only in steps with such a birth, of which healthy runs have none.
     """
 
-    def __init__(self, context: RunContext) -> None:
-        self._context = context
+    def __init__(self, context: RunContext, zeros: Callable[[], Mapping[int | None, Site]]) -> None:
+        """`zeros` gives where a factor without a graph became 0, by the number of the product."""
+        self._context, self._zeros = context, zeros
         # A birth and the way to what hid it, that one last, by place.
         self._births: dict[object, tuple[Raw, list[Raw]]] = {}
 
     def after_backward(self, one: BackwardPass) -> None:
-        found = list(self._candidates()) if self._context.journal.events else None
+        factors = self._zeros()
+        is_any = bool(self._context.journal.events)
+        found = list(self._candidates({*factors.values()})) if is_any else None
         if not found or len(self._births) >= _MOST:
             return
         on_the_way = {node._sequence_nr() for node in one.above}
+        zeroed = {site for seq, site in factors.items() if seq in on_the_way}
         for birth, kill in found:
-            if birth.seq in on_the_way and kill.seq in on_the_way:
-                place = birth.note.info.name, birth.note.user
-                if place not in self._births:
-                    above = list(self._context.journal.ancestors(kill.fact.id))
-                    self._births[place] = birth, above[: above.index(birth)][::-1]
+            place = birth.note.info.name, birth.note.user
+            is_hidden = birth.in_graph and birth.seq in on_the_way and kill.seq in on_the_way
+            is_factor = kill.seq is None and kill.note.user in zeroed
+            if place in self._births or not (is_hidden or is_factor):
+                continue
+            above = list(self._context.journal.ancestors(kill.fact.id))
+            way = above[: above.index(birth)][::-1]
+            if is_hidden or _is_no_zero(birth, way):
+                self._births[place] = birth, way
 
-    def _candidates(self) -> Iterator[tuple[Raw, Raw]]:
-        """Births in differentiable ops, and the differentiable op that hid each."""
+    def _candidates(self, zeroed: Collection[Site]) -> Iterator[tuple[Raw, Raw]]:
+        """Births of this step and the op that hid each: a differentiable one, or at a place where
+        values without a graph became 0."""
         journal, step = self._context.journal, self._context.step
         for kill in list(journal.events.values()):
-            if kill.fact.kind is not Kind.KILL or kill.fact.step != step or kill.seq is None:
+            if kill.fact.kind is not Kind.KILL or kill.fact.step != step:
+                continue
+            if kill.seq is None and (kill.note.user not in zeroed or kill.node is not None):
                 continue
             for raw in journal.ancestors(kill.fact.id):
-                if raw.fact.kind is Kind.BIRTH and raw.fact.phase is Phase.FORWARD and raw.in_graph:
+                if raw.fact.kind is Kind.BIRTH and raw.fact.phase is Phase.FORWARD:
                     yield raw, kill
 
     def events(self, explained: Collection[int]) -> tuple[Event, ...]:

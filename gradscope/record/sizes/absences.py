@@ -103,8 +103,11 @@ class Absences:
             if norms.get(id(leaf)) == 0.0 and crossings is not None:
                 absence, selection = why_zero(step, position, crossings, self._leaves.built)
                 if absence.reason is NoGradient.ZERO_WEIGHT and absence.call is not None:
+                    last = self._zero.get(id(leaf), absence)
                     factor = flow.zeros.factors.get(absence.call.seq, ())
-                    absence = replace(absence, related=place_of(factor))
+                    # It may have become 0 before that forward pass.
+                    known = last.related if last.location == absence.location else None
+                    absence = replace(absence, related=place_of(factor) or known)
                 straight = straightened(bit, flow, cuts)
                 if straight is not None:
                     _, call, place, _ = explained(straight)

@@ -202,9 +202,14 @@ def _is_multiple(term: float, number: float) -> bool:
     return short != 0.0 and math.isclose(weight, short, rel_tol=1e-14)
 
 
+def _is_zero(one: torch.Tensor) -> bool:
+    """Whether it was 0 before this pass, and is no number of a class or a place."""
+    return one.is_floating_point() and has_memory(one) and not one.any()
+
+
 class Zeros:
     """Told of the ops of one forward pass, each with a frame inside of which it was called: which
-    factors without a graph are 0 in all elements."""
+    factors are 0 in all elements since a value without a graph is."""
 
     def __init__(self) -> None:
         self.factors: dict[
@@ -215,13 +220,13 @@ class Zeros:
     def note(self, info: OpInfo, args: Sequence[Any], out: Any, made: int, frame: Any) -> None:
         before = [self._known.get(storage_key(one), None) for one in flatten(args)]
         sites = [site for site in before if site]
-        if made:
-            if sites and has(info.name, Trait.MULTIPLIES):
-                self.factors[made - 1] = sites[0]
-            return
+        if made and sites and has(info.name, Trait.MULTIPLIES):
+            self.factors[made - 1] = sites[0]
         for result in () if info.view else filter(has_memory, flatten(out)):
             key = storage_key(result)
             self._known.pop(key, None)
+            if made and not sites:
+                continue
             if len(self._known) < _MOST_ZEROS and result.numel() and not result.any():
-                begins = info.fills or info.shape_only or not before
+                begins = info.fills or info.shape_only or all(map(_is_zero, flatten(args)))
                 self._known[key] = sites[0] if sites else () if begins else note_site(frame)[0]

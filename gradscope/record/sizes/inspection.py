@@ -12,6 +12,7 @@ from gradscope.record.context import RunContext
 from gradscope.record.dispatch import Dispatch
 from gradscope.record.graph import Nodes, leaf_ids
 from gradscope.record.schedule import is_chosen
+from gradscope.record.sites import Site
 from gradscope.record.sizes.crossings import Crossing, Crossings
 from gradscope.record.sizes.flow import Flow
 from gradscope.record.sizes.readouts import EarlyReads
@@ -86,6 +87,10 @@ class Inspection:
             self._dispatch.follow(None)
         self._left = flow
         return None if self._in_case else flow
+
+    def zero_factors(self) -> Mapping[int | None, Site]:
+        """Where factors became 0, by the numbers of their products, in that last forward."""
+        return self._left.zeros.factors if self._left is not None else {}
 
     def note_refused(self, above: Nodes) -> None:
         """The backward of this graph raised: the next one is inspected in its place."""

@@ -43,7 +43,8 @@ class HiddenInf(Rule):
             # torch's own losses hide what they are asked to: ctc_loss with zero_infinity.
             by_itself = hider is not None and hider.location == event.blame.location
             intended = by_itself or (hider is not None and has(hider.op, Trait.CLEANS))
-            if event.blame.location not in broken and not intended:
+            is_visited = hider is None or hider.seq is not None  # by backward
+            if event.blame.location not in broken and is_visited and not intended:
                 yield self._about(event)
 
     def _about(self, event: Event) -> Finding:

@@ -25,7 +25,7 @@ from gradscope.ops.patterns import recognize
 from gradscope.ops.traits import Trait, has
 from gradscope.rules import fixes
 from gradscope.rules.reading import evidence, measurements
-from gradscope.rules.reading.missing import is_lost, overflow_behind
+from gradscope.rules.reading.missing import overflow_behind
 from gradscope.rules.rule import Asked, Rule, places
 from gradscope.rules.wording import phrases
 
@@ -34,7 +34,8 @@ class Overflow(Rule):
     """
     ## What it does
     Finds a result that is finite in mathematics and too large for its dtype: `exp` above 88.7 in
-    float32, a sum above 65,504 in float16, a square of 1e20.
+    float32, a sum above 65,504 in float16, a square of 1e20. So also where a later op makes a
+    factor of 0 of the inf: nothing is NaN then, and nothing is learnt.
 
     ## Why is this bad?
     The result is inf, and the next `inf - inf`, `inf / inf` or `0 * inf`, going forward or back, is
@@ -61,7 +62,7 @@ class Overflow(Rule):
     def check(self, trace: Trace, roots: tuple[Root, ...]) -> Iterator[Finding]:
         yield from super().check(trace, roots)
         first, zeros = (None, ()) if roots else overflow_behind(trace)
-        if first is not None and (zeros or is_lost(first)):
+        if first is not None:
             yield self._behind_zeros(first, zeros, trace)
         if trace.raised is not None and isinstance(trace.raised.why, Unfit) and not roots:
             yield self._unfit(trace.raised, trace.raised.why)
@@ -91,8 +92,7 @@ class Overflow(Rule):
             return None
         edge = evidence.edge(event)
         known = edge is not None and edge.cause == self.name
-        is_inf = evidence.is_unexplained(event, edge) and not evidence.gives_nan(event)
-        if not (known or is_inf) and scores is None:
+        if scores is None and not evidence.leaves_range(event):
             return None
         # Where the loss had been growing for steps, the overflow is only how that ended.
         grew = measurements.growth(root, trace) is not None
@@ -116,7 +116,8 @@ class Overflow(Rule):
         place = hider.location if hider is not None else None
         get = f"`{made}` makes 0 of it"
         if zeros:
-            get = f"{plural(len(zeros), 'parameter')} get a gradient of exactly 0 for it"
+            verb = "gets" if len(zeros) == 1 else "get"
+            get = f"{plural(len(zeros), 'parameter')} {verb} a gradient of exactly 0 for it"
         return self.finding(
             Root(event, tuple(one.symptom for one in zeros), (event,)),
             trace,

@@ -115,6 +115,14 @@ def edge(event: Event) -> Edge | None:
     return fact.value_edge(known) or (fact.slope_edge(known) if backward else None)
 
 
+def leaves_range(event: Event) -> bool:
+    """Whether the result is inf since its dtype ends: by the op table, or of an op that it does not
+    explain, and that gave inf from finite values."""
+    at = edge(event)
+    known = at is not None and at.cause == "overflow"
+    return known or (is_unexplained(event, at) and not gives_nan(event))
+
+
 def slope(event: Event, at: Edge | None) -> float:
     """What the op multiplied the gradient by, inf or NaN: as was measured where that was not 0."""
     gives = event.output.at if event.output is not None else None

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from gradscope.facts import (
     Absence,
+    Call,
     Event,
     Kind,
     Leaf,
@@ -171,30 +172,40 @@ def flat_by_now(magnitudes: Magnitudes) -> Iterator[Absence]:
 def overflow_behind(trace: Trace) -> tuple[Event | None, tuple[Absence, ...]]:
     """The inf that a division turned into a factor of exactly 0, and the trained parameters whose
     gradient ends at such a factor: `x * rsqrt(mean(x ** 2))` is 0 wherever the square overflows."""
-    first = next(filter(_becomes_zero, trace.hidden), None)
-    if first is None:
-        return None, ()
-    return first, tuple(
+    scaled = [
         one
         for one in trace.magnitudes.absences
         if one.trained and not one.missing and one.reason in _SCALED_AWAY
-    )
+    ]
+    for event in filter(_becomes_zero, trace.hidden):
+        zeros = tuple(one for one in scaled if _ends_at(one, event.hidden_by))
+        if zeros or _is_lost(event):
+            return event, zeros
+    return None, ()
 
 
-def is_lost(event: Event) -> bool:
+def _ends_at(absence: Absence, hider: Call | None) -> bool:
+    """Whether a gradient may end at the 0 that a call gave: where a factor became 0 is known of one
+    that had no graph."""
+    place = hider.location if hider is not None and hider.seq is None else None
+    return place is None or absence.related == replace(place, module=None)
+
+
+def _is_lost(event: Event) -> bool:
     """Whether the 0 that a division makes of this inf is wrong whatever the inf stands for: a root
     of it was taken before, and the reciprocal of that is no small number in its dtype. In float16
     it is 0.004 at least; `1 / (1 + exp(-x))` is rightly 0."""
     known = finfo(evidence.dtype(event))
     has_root = any(call.op in ("sqrt", "rsqrt") for call in event.path)
+    has_root &= has(event.path[-1].op, Trait.DIVIDES)
     return has_root and known.max**-0.5 > known.eps
 
 
 def _becomes_zero(event: Event) -> bool:
-    is_overflow = event.kind is Kind.BIRTH and event.phase is Phase.FORWARD
+    is_born = event.kind is Kind.BIRTH and event.phase is Phase.FORWARD
     hider = event.hidden_by
-    divides = hider is not None and has(hider.op, Trait.DIVIDES)
-    return is_overflow and divides and not evidence.gives_nan(event)
+    is_zeroed = hider is not None and (hider.seq is None or has(hider.op, Trait.DIVIDES))
+    return is_born and is_zeroed and evidence.leaves_range(event)
 
 
 def end_of_learning(trace: Trace, magnitudes: Magnitudes) -> Absence | None:
