@@ -1,6 +1,6 @@
 """A wider dtype where a number does not fit into its own, where a bound is lost in it (GS209), and
 for a state that is kept from step to step, as an optimizer's running squares: what is added to it
-underflows in half precision, and so does what is computed with it."""
+underflows in half precision, and so does what is computed with it; a count or a sum overflows."""
 
 import ast
 from collections import defaultdict
@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from gradscope.facts import Edit
 from gradscope.facts import requests as ask
 from gradscope.ops.dtypes import HALF, wider
+from gradscope.ops.traits import Trait, has
 from gradscope.repair.write.culprit import ATOMS, Candidate, Culprit
 from gradscope.repair.write.splice import keyword, spliced
 from gradscope.repair.write.statements import rebound, within
@@ -18,6 +19,7 @@ from gradscope.rules.wording import phrases, proposals
 from gradscope.source import Source, definition
 from gradscope.source.arguments import argument, arguments_of, called, is_in_place, spelled
 from gradscope.source.literals import constant
+from gradscope.source.spans import ancestors
 from gradscope.source.tree import names_in, parts
 
 TENSORS = frozenset(
@@ -117,10 +119,16 @@ def _bfloat16(culprit: Culprit) -> Iterator[Candidate]:
     edits = [
         culprit.source.renamed(node, "bfloat16")
         for node in culprit.source.nodes.every(ast.Attribute)
-        if culprit.dotted(node) in ("torch.float16", "torch.half")
-        or (node.attr == "half" and isinstance(culprit.source.parents.get(node), ast.Call))
+        if _is_half(culprit.source, node)
     ]
     yield Candidate("use bfloat16, which has the range of float32", tuple(edits))
+
+
+def _is_half(source: Source, node: ast.Attribute) -> bool:
+    """Whether it is `torch.float16`, or what is called in `x.half()`."""
+    call = source.parents.get(node)
+    is_called = node.attr == "half" and isinstance(call, ast.Call) and call.func is node
+    return is_called or source.names.dotted(node) in ("torch.float16", "torch.half")
 
 
 # What torch computes in the dtype of its operands, under autocast too.
@@ -194,7 +202,9 @@ def state_widened(culprit: Culprit, request: ask.WiderState) -> Iterator[Candida
     wide, method = wider(culprit.dtype)
     value = _Value(culprit.source)
     value.follow(culprit.node)
-    edits = list(filter(None, (_made_wide(culprit, one, wide, method) for one in value.makers)))
+    edits = [_made_wide(culprit, one, wide, method) for one in value.makers]
+    names = ((one, wide if culprit.dotted(one) else method[:-2]) for one in value.halves)
+    edits += [culprit.source.renamed(one, name) for one, name in names]
     if not edits:
         return
     function = culprit.source.nodes.function(culprit.node)
@@ -203,61 +213,83 @@ def state_widened(culprit: Culprit, request: ask.WiderState) -> Iterator[Candida
     others = [one for (where, _), one in value.given.items() if where is not function]
     casts = (*value.gradients, *others)
     edits += [culprit.replace(one, f"{culprit.text(one)}.{method}") for one in casts]
-    names = phrases.listed(list(dict.fromkeys(value.makers.values())))
-    yield Candidate(proposals.WIDE_STATE.format(state=names, dtype=wide), tuple(edits))
+    states = dict.fromkeys((*value.makers.values(), *value.halves.values()))
+    title = proposals.WIDE_STATE.format(state=phrases.listed(list(states)), dtype=wide)
+    yield Candidate(title, tuple(edits))
 
 
-def _made_wide(culprit: Culprit, made: ast.Call, wide: str, method: str) -> Edit | None:
+def _made_wide(culprit: Culprit, made: ast.Call, wide: str, method: str) -> Edit:
     if called(made) == "clone":
         return culprit.replace(made, f"{culprit.text(made)}.{method}")
-    if argument(made, "dtype") is not None:
-        return None
     return keyword(culprit.source, made, "dtype", culprit.torch(f"torch.{wide}"))
 
 
 @dataclass
 class _Value:
     """What a value is made of, through names, parameters and what is kept under a key or in an
-    attribute. `makers` are the calls that make such a state, each with its key; `gradients` the
+    attribute. `makers` are the calls that make such a state, each with its key; `halves` name half
+    precision where one begins that is added to later, each with what holds it. `gradients` are the
     reads of a parameter's gradient, and `given` those that a function is given, by its parameter.
     """
 
     source: Source
     makers: dict[ast.Call, str] = field(default_factory=dict)
+    halves: dict[ast.Attribute, str] = field(default_factory=dict)
     gradients: list[ast.expr] = field(default_factory=list)
     given: dict[tuple[ast.FunctionDef, str], ast.expr] = field(default_factory=dict)
     _goes_into: defaultdict[object, list[ast.expr]] = field(init=False)
+    _added: defaultdict[object, list[ast.expr]] = field(init=False)  # to what was there before
     _seen: set[ast.AST] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self._goes_into = defaultdict(list)
-        for place, value in (*_kept(self.source), *_written(self.source)):
+        self._goes_into, self._added = defaultdict(list), defaultdict(list)
+        written = [*_written(self.source)]
+        for place, value in (*_kept(self.source), *written):
             self._goes_into[self._known_by(place)].append(value)
+        for place, value in (*self.source.nodes.given(), *written):
+            known = self._known_by(place) or place
+            reads = map(self._known_by, ast.walk(value))
+            if known in reads or _adds(self.source.parents[value]):
+                self._added[known].append(value)
 
-    def follow(self, node: ast.AST, key: str = "") -> None:
-        """`key` is that under which the value is kept, of one that is a state."""
+    def follow(self, node: ast.AST, key: str = "", sum: str = "") -> None:
+        """`key` is that under which the value is kept, of one that is a state; `sum` is what holds
+        one that is added to, of the value with which it begins."""
         if node in self._seen:
             return
         self._seen.add(node)
+        if sum and isinstance(node, ast.Attribute) and _is_half(self.source, node):
+            self.halves[node] = sum
         if key and isinstance(node, ast.Call) and spelled(self.source, node).name in _MAKE:
-            self.makers[node] = key
-            return
+            if argument(node, "dtype") is None:
+                self.makers[node] = key
+                return
         if isinstance(node, ast.expr) and _is_gradient(node):
             self.gradients.append(node)
             return
         place = self._known_by(node)
         for value in self._goes_into[place] if place is not None else ():
-            self.follow(value, place if isinstance(place, str) else key)
+            held = place if isinstance(place, str) else key
+            self._begin(value, held, place, held)
         if isinstance(node, ast.Name):
             self._named(node, key)
         for part in ast.iter_child_nodes(node):
-            self.follow(part, key)
+            self.follow(part, key, sum)
+
+    def _begin(self, value: ast.expr, key: str, place: object, name: str) -> None:
+        """Follow what a place is given, which is added to it, or with which it begins."""
+        start = definition(self.source, value) or value
+        later = (one for one in self._added[place] if _is_later(self.source, start, one))
+        is_sum = value not in self._added[place] and any(later)
+        self.follow(start if is_sum else value, key, name if is_sum else "")
 
     def _named(self, name: ast.Name, key: str) -> None:
-        for binding in self.source.nodes.owner(name).bindings.get(name.id, ()):
+        place = self._known_by(name)
+        bindings = self.source.nodes.owner(name).bindings.get(name.id, ())
+        for binding in bindings:
             made = binding.statement
             if binding.value is not None:
-                self.follow(binding.value, key)
+                self._begin(binding.value, key, place, name.id)
             elif isinstance(made, ast.For):
                 self.follow(made.iter, key)
             elif isinstance(made, ast.FunctionDef):
@@ -265,8 +297,10 @@ class _Value:
                 for value in filter(None, (one.get(name.id) for one in given)):
                     if _is_gradient(value):
                         self.given[made, name.id] = value
-                    else:
+                    elif any(one.value for one in bindings):  # then it need not be what was given
                         self.follow(value, key)
+                    else:
+                        self._begin(value, key, place, name.id)
 
     def _known_by(self, place: ast.AST | str) -> object:
         """What tells that two places hold the same: the key, the attribute, or whose name it is."""
@@ -289,6 +323,11 @@ def _kept(source: Source) -> Iterator[tuple[ast.expr | str, ast.expr]]:
                 args=[ast.Constant(value=str() as key), value],
             ):
                 yield key, value
+            case ast.Call(
+                func=ast.Attribute(attr="register_buffer"),
+                args=[ast.Constant(value=str() as key), value, *_],
+            ):
+                yield key, value
             case ast.Call(func=ast.Attribute(value=held, attr="append"), args=[value]):
                 yield held, value
     for made in source.nodes.every(ast.Dict):
@@ -309,6 +348,23 @@ def _written(source: Source) -> Iterator[tuple[ast.expr, ast.expr]]:
             held = held.func.value
         if held is not call:
             yield from ((held, one) for one in call.args)
+
+
+def _adds(write: ast.AST) -> bool:
+    """Whether what writes in place leaves something of what was there."""
+    if isinstance(write, ast.Call):
+        return is_in_place(write) and not has(called(write), Trait.REPLACES)
+    return isinstance(write, ast.AugAssign)
+
+
+def _is_later(source: Source, start: ast.expr, other: ast.expr) -> bool:
+    """Whether a value may be met more often than one with which it begins: in a loop, in another
+    function, or where that is made on a condition."""
+    before, behind = ({*ancestors(source, one)} for one in (start, other))
+    is_again = any(
+        isinstance(one, ast.For | ast.While | ast.FunctionDef) for one in behind - before
+    )
+    return is_again or any(isinstance(one, ast.If) for one in before - behind)
 
 
 def _key(node: ast.AST) -> str | None:
