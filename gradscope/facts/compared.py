@@ -60,6 +60,35 @@ class Lone:
 
 
 @dataclass(frozen=True, slots=True)
+class DataMade:
+    """Where the program gives data a name, and how that is written there. `even`: it has columns,
+    and none of them is one number all along; `floats`: it holds numbers with a fraction."""
+
+    location: Location
+    name: str
+    even: bool
+    floats: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Saturated:
+    """An activation with two bounds of whose results at least the part `share` had no slope, near
+    both bounds, at each of the `steps` that were looked at in full, from one of the first on.
+
+    It is given the product of a trained `weight`, which by itself makes numbers `gain` times as
+    large, with numbers of the size `read` (root mean square), which are no results (`of_data`)."""
+
+    call: Call
+    steps: tuple[int, ...]
+    share: float
+    weight: str
+    gain: float
+    read: float
+    of_data: bool
+    made: DataMade | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Unreached:
     """A loss, `taken`, that compares what the call `made` gives, from `low` to `high`, with targets
     of which the part `share` lies beyond. `alone`: the pass has no other result of that call.

@@ -4,7 +4,7 @@ watched by itself, what one tells the others, and which of them a report is abou
 from enum import StrEnum
 
 from gradscope.dataclass import dataclass
-from gradscope.facts.compared import Identical, Lone, Repeated, Scores, Unreached
+from gradscope.facts.compared import Identical, Lone, Repeated, Saturated, Scores, Unreached
 from gradscope.facts.effects import Effect
 from gradscope.facts.events import (
     Approach,
@@ -257,6 +257,7 @@ class Trace:
     redraws: tuple[Redraw, ...] = ()  # of parts that backward runs again
     scores: tuple[Scores, ...] = ()  # that losses were given
     unreached: tuple[Unreached, ...] = ()
+    saturated: tuple[Saturated, ...] = ()
     identical: tuple[Identical, ...] = ()
     lone: tuple[Lone, ...] = ()
     repeated: tuple[Repeated, ...] = ()

@@ -15,11 +15,13 @@ from gradscope.facts import Location
 from gradscope.record.sites import USER, Site, kind_of, resolve, shown_path
 from gradscope.source import Source, expression
 from gradscope.source import definition as definition_of
+from gradscope.source.arguments import called
 from gradscope.source.spans import statement_at
 from gradscope.source.text import cell_of, characters
 from gradscope.source.tree import Op, covers, last_name, names_in, parts
 
 Node = TypeVar("Node", bound=ast.AST)
+_CALLS = 4  # functions that hand data on; one may call itself
 
 
 @lru_cache(maxsize=64)
@@ -143,6 +145,43 @@ def variable(code: CodeType, name: str) -> Location | None:
         if is_own and any(name in names_in(target) for target in node.targets):
             return span(code, node)
     return None
+
+
+def data_at(code: CodeType, name: str) -> tuple[Location, str] | None:
+    """Where what a variable of code holds is given a name for the first time, and by which: also in
+    a function of the file that does no more with it than to return it. None where the text does
+    not tell."""
+    source, function = source_of(code.co_filename), function_of(code)
+    scope: ast.AST | None = function or (source.tree if source is not None else None)
+    found: tuple[Location, str] | None = None
+    for _ in range(_CALLS):
+        if source is None or not isinstance(scope, ast.FunctionDef | ast.Module) or not scope.body:
+            break
+        names = source.nodes.scope(scope.body[0])
+        bound = [one.statement for one in names.bindings.get(name, ())]
+        made = bound[-1] if bound and (len(bound) == 1 or bound[-1] in scope.body) else None
+        is_only = found is None or len(names.reads[name]) == 1
+        if not isinstance(made, ast.Assign) or len(made.targets) != 1 or not is_only:
+            break
+        found = span_in(code.co_filename, getattr(scope, "name", "<module>"), made), name
+        target, call = made.targets[0], made.value
+        elements = target.elts if isinstance(target, ast.Tuple) else [target]
+        scope = _function_called(source, call) if isinstance(call, ast.Call) else None
+        returns = [one.value for one in parts(scope, ast.Return) if one.value is not None]
+        given: list[ast.expr] = returns if len(returns) == 1 else []
+        if len(elements) > 1:
+            given = given[0].elts if given and isinstance(given[0], ast.Tuple) else []
+        own = dict(zip(map(last_name, elements), given, strict=False)).get(name)
+        if not isinstance(own, ast.Name):
+            break
+        name = own.id
+    return found
+
+
+def _function_called(source: Source, call: ast.Call) -> ast.FunctionDef | None:
+    """The only function of the file that has the name which is called."""
+    named = [one for one in source.nodes.every(ast.FunctionDef) if one.name == called(call)]
+    return named[0] if len(named) == 1 else None
 
 
 def _user_code(function: Any) -> CodeType | None:

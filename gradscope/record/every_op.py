@@ -25,6 +25,7 @@ from gradscope.record.mode import RecordingMode
 from gradscope.record.optimizers import Work, bad_settings
 from gradscope.record.passes import BackwardPass, Engine
 from gradscope.record.repeats import Repeats
+from gradscope.record.saturated import Saturation
 from gradscope.record.scores import GivenScores
 from gradscope.record.sites import OURS, kind_of, user_frames
 from gradscope.record.sizes.gradients import Sizes
@@ -56,6 +57,7 @@ class EveryOp:
         self.symptoms = Symptoms(context, self._confirmed)
         self.hidden = Hidden(context, sizes.inspection.zero_factors)
         self.scores = GivenScores(context)
+        self.saturation = Saturation(context)
         self.units = Units(context)
         self.lone = LoneValues(context)
         self.repeats = Repeats(context)
@@ -124,6 +126,7 @@ class EveryOp:
             self._device = one.roots[0].device if one.roots else self._device
             self.context.shielded("its variables", self._look_at_variables, one)
             self.context.shielded("backward", self.scores.before_backward, one)
+            self.context.shielded("backward", self.saturation.before_backward, one)
         journal = self.context.journal
         around = journal.transforms
         journal.transforms = torch._C._functorch.get_dynamic_layer_stack_depth()
@@ -275,6 +278,7 @@ class EveryOp:
             redraws=mode.redraws.facts(),
             scores=tuple(self.scores.found.values()),
             unreached=tuple(self.scores.unreached.values()),
+            saturated=self.saturation.facts(),
             identical=tuple(self.units.found.values()),
             lone=tuple(self.lone.found.values()),
             repeated=self.repeats.facts(),

@@ -20,6 +20,11 @@ FADED = 1e-2
 GONE = 1e-3  # of what was usual: from here on it is an error
 EXPLAINED = 0.5  # of the fade, in powers, that the slope of one op has to explain
 
+# One that is lost at the bounds of an activation from the first step on (GS402).
+LEARNT = 1e-2  # of the loss at first: what is left is no harm
+FAR = 10.0  # of the product: what is added to it has not brought it there
+LARGE_GAIN = 4.0  # of weights: the usual initialisations have 0.6 to 1.7
+
 # A gradient that is missing (GS403).
 FEWEST_CLEARED = 3  # updates in a row without a gradient; a single one may skip its step so
 LASTING = 3  # passes in a row without a gradient; batches differ, and one may be flat by chance

@@ -1,6 +1,7 @@
 """About the training: steps, rates, clipping, and the order in which they are done."""
 
 from gradscope.dataclass import dataclass
+from gradscope.facts.compared import DataMade
 from gradscope.facts.magnitudes import Clearing, NoGradient, Summed, Update
 from gradscope.facts.modes import (
     EvalUndone,
@@ -193,6 +194,12 @@ class AverageLoss(Request):
     """A mean in the place of a sum."""
 
     total: Summed
+
+
+class Standardise(Request):
+    """Bring the data that gets a name there to mean 0 and spread 1."""
+
+    made: DataMade
 
 
 class DropLastBatch(Request):

@@ -10,6 +10,7 @@ from gradscope.facts import (
     Magnitudes,
     Phase,
     Root,
+    Saturated,
     Severity,
     Subject,
     Symptom,
@@ -19,13 +20,18 @@ from gradscope.facts import (
     plural,
 )
 from gradscope.facts import requests as ask
-from gradscope.rules.cutoffs import FADED, GONE, SHRINKS
+from gradscope.rules.cutoffs import FADED, FEWEST, GONE, SHRINKS
 from gradscope.rules.reading import measurements
 from gradscope.rules.reading.growths import Faded, facts_of, faded, fades, rms, starved_leaves
-from gradscope.rules.rule import Rule
-from gradscope.rules.wording import phrases
+from gradscope.rules.reading.saturation import Large, blamed, is_lost
+from gradscope.rules.rule import Asked, Rule, places
+from gradscope.rules.wording import phrases, proposals
 
 ADAM_EPS = 1e-8  # torch.optim.Adam's default
+_NORM = "nn.LayerNorm(features)"
+_STANDARDISED = Fix(
+    "data", proposals.STANDARDISED, "display-only", "x = (x - x.mean(0)) / x.std(0)"
+)
 
 
 class VanishingGradient(Rule):
@@ -33,7 +39,9 @@ class VanishingGradient(Rule):
     ## What it does
     Finds a gradient that shrinks by a steady factor, layer by layer or in time, until the weights
     farthest from the loss get almost none. Also one that fades over the run, while the loss rises,
-    since an op has become flat: the generator's, once the discriminator wins.
+    since an op has become flat: the generator's, once the discriminator wins. And one that is lost
+    from the first step on, since nearly all results of a `tanh` or a `sigmoid` lie at its bounds:
+    its layer reads numbers in the thousands, or has weights that make such numbers.
 
     ## Why is this bad?
     Backward multiplies by the slope of every layer in turn; a sigmoid's is at most 0.25. After some
@@ -72,6 +80,15 @@ class VanishingGradient(Rule):
             over_run = faded(usage, trace.steps)
             if over_run is not None:
                 yield self._about_run(over_run)
+        found = [*self._by_layer(magnitudes)]
+        yield from found
+        if not (found or roots):
+            lost = (one for one in trace.saturated if is_lost(one, trace.steps))
+            first = min(lost, key=lambda one: one.call.seq or 0, default=None)
+            if first is not None:
+                yield self._about_bounds(first, magnitudes)
+
+    def _by_layer(self, magnitudes: Magnitudes) -> Iterator[Finding]:
         if not magnitudes.growths:
             return
         first, last = magnitudes.growths[0], magnitudes.growths[-1]
@@ -153,6 +170,60 @@ class VanishingGradient(Rule):
                 f"below {FADED:g} of what it was from step {fade.since} on",
             ),
             fixes=(ask.Unsaturated(flat),),
+        )
+
+    def _about_bounds(self, one: Saturated, magnitudes: Magnitudes) -> Finding:
+        op, share, read = (
+            phrases.spelled(one.call.op),
+            f"{number(100 * one.share, 3)} %",
+            number(one.read),
+        )
+        by, made = blamed(one), one.made
+        is_told = by is Large.DATA and made is not None
+        place, fixes = one.call.location, tuple[Asked, ...]()
+        if by is Large.DATA:
+            of = f"The numbers that `{one.weight}` is multiplied with have the size {read}, and its"
+            why = f"{of} sums of them lie far beyond where `{op}` ends, whatever the weights are."
+            fixes = (_STANDARDISED,)
+            if made is not None:
+                place, fixes = made.location, (ask.Standardise(made),)
+        elif by is Large.WEIGHTS:
+            grow = (
+                f"`{one.weight}` makes numbers {number(one.gain, 3)} times as large as those that"
+            )
+            why = f"{grow} it reads, since each is a sum of many: far beyond where `{op}` ends."
+            nodes = (one.call.node or "",)
+            fixes = (ask.KeepNorm("depth", nodes, magnitudes.dimensions),)
+        else:
+            of = f"What `{one.weight}` is multiplied with has the size {read} here, as the layers"
+            why = f"{of} before have made it: far beyond where `{op}` ends."
+            fixes = (Fix("init", "normalise what the layer reads", "display-only", _NORM),)
+        return self.found(
+            f"{share} of the results of `{op}` lie at its bounds, where it has no slope, in every"
+            f" step that was looked at: `{one.weight}` learns next to nothing",
+            f"{why} There its slope is 0 by rounding, so no gradient comes to what is before it."
+            " The loss falls a little all the same, since the layers behind it still learn.",
+            one.call,
+            phase=Phase.BACKWARD,
+            step=one.steps[FEWEST - 1],
+            severity=Severity.WARNING if by is Large.RESULTS else Severity.ERROR,
+            location=place,
+            label=f"numbers of the size {read}" if is_told else "passes next to no gradient on",
+            related=places(("use", one.call.location, "has no slope there")) if is_told else (),
+            evidence={
+                "axis": "bounds",
+                "share": one.share,
+                "parameter": one.weight,
+                "size": one.read,
+                "gain": one.gain,
+            },
+            numbers=(
+                f"at least {share} at the bounds at each of {len(one.steps)} steps from step"
+                f" {one.steps[0]} to {one.steps[-1]}",
+                f"`{one.weight}` is multiplied with numbers of the size {read}, and makes them"
+                f" {number(one.gain, 3)} times as large",
+            ),
+            fixes=fixes,
         )
 
 

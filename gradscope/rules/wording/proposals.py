@@ -48,6 +48,9 @@ COUNTED_FROM_ONE = "count from 1, so that the first factor is above 0"
 SWITCHED_ON = "leave gradients switched on, but where `torch.no_grad()` ends with its block"
 WITHIN = "switch gradients off for `{name}` alone: `@torch.no_grad()`"
 WITHIN_BLOCK = "switch gradients off for these lines alone: `with torch.no_grad():`"
+STANDARDISED = (
+    "bring the inputs to mean 0 and spread 1, and by the same numbers all else that the model reads"
+)
 STABLE = "compute it in one stable step: `{text}`"
 LOGARITHM = "learn `{name}` as its logarithm"
 STARTED = "start `{name}` at 1"
@@ -219,6 +222,7 @@ _WORDS: Mapping[type[ask.Request], _Words] = {
     ),
     ask.IgnoreTarget: _data("leave the targets that are {0.value} out", "ignore_index={0.value}"),
     ask.DropLastBatch: _data("leave the last batch out, which is smaller", "drop_last=True"),
+    ask.Standardise: _data(STANDARDISED, "x = (x - x.mean(0)) / x.std(0)"),
     ask.TakeScores: _stable("take `cross_entropy`, which normalises the scores first"),
     ask.NormaliseScores: _stable(
         "give the loss log-probabilities: `log_softmax`", "scores.log_softmax(-1)"
