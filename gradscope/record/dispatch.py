@@ -57,6 +57,11 @@ class Unseen(TorchDispatchMode):
     def ignore_compile_internals(cls) -> bool:
         return True  # what Dynamo still captures (see `depth`) it captures without us
 
+    @classmethod
+    def is_infra_mode(cls) -> bool:
+        # What torch 2.6 asks in the place of that.
+        return not hasattr(TorchDispatchMode, "ignore_compile_internals")
+
 
 def mode_count() -> int:
     """How many modes there are, without those of torch's tracers, which lie in places of their
