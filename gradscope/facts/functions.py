@@ -64,8 +64,9 @@ class Relation:
     - none (None was returned), count, shape, unsummed, non-finite, nondeterministic
     - surrogate (the forward is locally constant), identity (it passes its input on), bounded,
       rounded (what the forward has made few values of is taken for the input)
-    - ignored (grad_output), number (of grad_output only one number is used), zero, sign, factor,
-      mean, transposed, swapped, extra, missing (a factor), saved (the wrong tensor)
+    - ignored (grad_output), partly (at some elements), added (to it), number (of it only one is
+      used), zero, sign, factor, mean, transposed, swapped, extra, missing (a factor), saved (the
+      wrong tensor)
     - approximate, some (elements), unknown
 
     `factor` is what the gradient is too large by; `detail` belongs to the last kind: a tensor, a
@@ -111,11 +112,12 @@ class FunctionCheck:
     """A custom autograd.Function's backward against the derivative of its forward, for one input.
 
     `verdict`: right, wrong, raises (before it returns anything), intended (a straight-through
-    estimator, a gradient reversal, or said so by the author: `reason`) or unknown (`reason` says
-    why). `bad` of the gradient's `numel` elements are wrong. `factor_name` is what the relation's
-    factor, or one over it, is; `rewrite` is a template for the repair, as in `Rewrite`, and `slips`
-    are what else would repair it. The Function was called at `call`, its forward ends at `forward`,
-    and `location` is the expression in backward that computed the gradient, by the aten op `op`.
+    estimator, a gradient reversal, or said so by the author: `reason`), latent (wrong, but for a
+    grad_output of ones, and no other came in) or unknown (`reason` says why). `bad` of the
+    gradient's `numel` elements are wrong. `factor_name` is what the relation's factor, or one over
+    it, is; `rewrite` is a template for the repair, as in `Rewrite`, and `slips` are what else would
+    repair it. The Function was called at `call`, its forward ends at `forward`, and `location` is
+    the expression in backward that computed the gradient, by the aten op `op`.
     """
 
     name: str
@@ -137,6 +139,10 @@ class FunctionCheck:
     op: str = ""
     node: str = ""
     reason: str = ""
+
+    @property
+    def holds_for_ones(self) -> bool:
+        return self.relation == Relation(("ignored",))
 
     @property
     def symptom(self) -> Symptom:

@@ -253,12 +253,14 @@ def written_at(code: CodeType, lasti: int) -> tuple[Source | None, Op | None]:
     return source, expression(source, replace(place, file=source.file)) if source else None
 
 
-def returned(function: Callable[..., Any], position: int) -> Location | None:
-    """What a function's last return statement returns, of a tuple the part at `position`."""
+def returned(function: Callable[..., Any], position: int, *, only: bool = False) -> Location | None:
+    """What a function's last return statement returns, of a tuple the part at `position`. `only`:
+    if it has no other."""
     code = getattr(inspect.unwrap(function), "__code__", None)
-    returns = parts(function_of(code) if code else None, ast.Return)
-    last = max((one for one in returns if one.value), key=lambda one: one.lineno, default=None)
-    if code is None or last is None:
+    found = parts(function_of(code) if code else None, ast.Return)
+    returns = [one for one in found if one.value]
+    last = max(returns, key=lambda one: one.lineno, default=None)
+    if code is None or last is None or (only and len(returns) > 1):
         return None
     expression = _expression(last, position) or last.value
     assert expression is not None

@@ -104,6 +104,8 @@ def follow_functions(
                 node = next((one for one in nodes if hasattr(one, "_forward_cls")), None)
                 if on_run is not None and node is not None:
                     context.shielded(name, on_run, node)
+                if checks is not None and node is not None:
+                    context.shielded(name, checks.made, cls, node)
         return result
 
     stand_in(stack, torch.autograd.Function, "apply", apply)

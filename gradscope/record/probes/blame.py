@@ -127,7 +127,9 @@ class Watcher(Unseen):
                     text = f"-{text}"
                 case "ignored":
                     sign = "-" if text.startswith("-") else ""
-                    came = "{grad_output}" + self._spread(shape)
+                    came = self._came(shape)
+                    if came is None:
+                        return None
                     text = f"{sign}{came} * {text.removeprefix('-')}"
                 case "mean" | "number" if relation.detail != "unrelated":
                     text = text.replace("{returned}", "{elementwise}")
@@ -145,13 +147,19 @@ class Watcher(Unseen):
                     return None
         return text
 
-    def _spread(self, shape: tuple[int, ...]) -> str:
-        """As code, what spreads the gradient of a reduction over what was reduced."""
-        names = self._code.co_varnames[1:2] if self._code is not None else ()
-        came = next((self.shapes[name] for name in names if name in self.shapes), shape)
-        if not came or came != shape[: len(came)]:
-            return ""
-        return ".unsqueeze(-1)" * (len(shape) - len(came))
+    def _came(self, shape: tuple[int, ...]) -> str | None:
+        """As code, the gradient that came in, of several outputs that of the same shape, spread
+        over what was reduced; None where it does not go with what is returned."""
+        count = self._code.co_argcount if self._code is not None else 0
+        names = self._code.co_varnames[1:count] if self._code is not None else ()
+        alike = [name for name in names if self.shapes.get(name, shape) == shape]
+        name = next(iter((*alike, *names)), "")
+        came = self.shapes.get(name, shape)
+        text = "{grad_output}" if name in ("", *names[:1]) else name
+        if math.prod(came) == 1:
+            return text
+        is_part = came == shape[: len(came)]
+        return text + ".unsqueeze(-1)" * (len(shape) - len(came)) if is_part else None
 
     def spelled(self, factor: float, shape: tuple[int, ...]) -> tuple[str, str] | None:
         """`/` and `n` for a gradient that is too large by a factor, `*` and `n` for one that is

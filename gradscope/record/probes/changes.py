@@ -15,7 +15,7 @@ _TURNED: Mapping[type[ast.AST], str] = {
     ast.Lt: ">", ast.Gt: "<", ast.LtE: ">=", ast.GtE: "<=", ast.Eq: "!=", ast.NotEq: "==",
 }  # fmt: skip
 _OTHER: Mapping[type[ast.AST], tuple[str, ...]] = {
-    ast.Add: ("-",), ast.Sub: ("+",), ast.Mult: ("/",), ast.Div: ("*",),
+    ast.Add: ("-", "*"), ast.Sub: ("+",), ast.Mult: ("/",), ast.Div: ("*",),
     ast.BitAnd: ("|",), ast.BitOr: ("&",),
 }  # fmt: skip
 _PARTNERS = {"sin": "cos", "sinh": "cosh", "exp": "log", "sum": "mean", "tanh": "sigmoid"}

@@ -51,7 +51,8 @@ class Sample:
     """The point, the slope of the forward there along a random direction, and two random
     grad_outputs, of shape (2, outputs). `precision` is what the forward computes in, whatever goes
     in. `edges` mark the elements that have no right gradient, once they are known: those at the
-    edge of the forward's domain, and those that it writes over and that depend on no leaf."""
+    edge of the forward's domain, and those that it writes over and that depend on no leaf. `others`
+    are ones for the outputs that are flat, where there are more."""
 
     def __init__(self, calls: Calls) -> None:
         self.calls = calls
@@ -72,8 +73,18 @@ class Sample:
         if not bool(self.slope.smooth.any()):
             raise NoVerdict("the forward has a kink in every direction that was tried")
         # An output at a kink has no derivative to compare with: no gradient is sent into it.
-        drawn = [self._signs(self.base.values) * self.slope.smooth for _ in range(2)]
+        moving = self._moving()
+        sent = self.slope.smooth & moving
+        drawn = [self._signs(self.base.values) * sent for _ in range(2)]
         self.cotangents = torch.stack(drawn).double()
+        self.others = None if bool(moving.all()) else (~moving).double()
+
+    def _moving(self) -> Tensor:
+        """Not the outputs that are flat beside others, as a spike is beside its potential: what
+        their gradient gives is somebody's choice."""
+        sizes = [as_real(self.base.outputs[one]).numel() for one in self.base.live]
+        moving = [one.any().expand_as(one) for one in self.slope.values.split(sizes)]
+        return torch.cat(moving) | ~self.slope.values.any()
 
     def _start(self) -> tuple[Point, Made]:
         """The point where the program called the Function. An input that is the same at each
@@ -229,7 +240,8 @@ class Sample:
 @dataclass(frozen=True, slots=True)
 class Truth:
     """The right gradients, and for a grad_output of ones (`unit`); where they come from, in words.
-    `whole`: they are single numbers, along a direction."""
+    `whole`: they are single numbers, along a direction. `answered`: ones for the outputs that
+    are flat, on whose gradient this one is to depend too."""
 
     right: Gradients
     unit: list[Tensor]
@@ -238,6 +250,7 @@ class Truth:
     noise: float = 0.0
     whole: bool = False
     by_autograd: bool = False
+    answered: Tensor | None = None
 
     def evidence(self, sample: Sample, place: int, got: Gradients) -> Evidence:
         mine, right, unit = got[place], self.right[place], self.unit[place]

@@ -15,17 +15,20 @@ from torch import Tensor
 
 from gradscope.facts import Comparison, FunctionCheck, Relation, Worst
 from gradscope.record.census import first_of
+from gradscope.record.definitions import returned
 from gradscope.record.graph import function_name
 from gradscope.record.probes.blame import Watcher, saved_wrongly
 from gradscope.record.probes.calls import Apply, Calls, NoVerdict, TooFew
 from gradscope.record.probes.derivative import (
     ELEMENTWISE,
+    Gradients,
     Sample,
     Truth,
     by_autograd,
     right_gradients,
 )
 from gradscope.record.probes.gathered import Uses
+from gradscope.record.probes.incoming import constant, forgotten
 from gradscope.record.probes.purpose import is_identity, passes_through, rounds
 from gradscope.record.probes.relations import (
     Evidence,
@@ -192,13 +195,18 @@ def _checks(sample: Sample) -> Iterator[tuple[FunctionCheck, ...]]:
     found = {place: _checked(sample, place, "right") for place in places}
     for place in wrong:
         relation = _relation(watched, place, evidence[place], truth, swapped.get(place))
+        shown = forgotten(sample, place, evidence[place], truth, relation, got) if meant else None
+        if shown is not None:
+            found[place] = _wrong(watched, place, *shown, False)
+            continue
         purpose = "identity" if identity else "rounded" if place in through else ""
         if purpose:
             relation = replace(relation, kinds=(purpose, *relation.kinds))
         found[place] = _wrong(watched, place, evidence[place], truth, relation, meant)
     yield tuple(found.values())
     for place in wrong:
-        found[place] = _closer(watched, place, evidence[place], truth, found[place], meant)
+        if not meant:
+            found[place] = _closer(watched, place, evidence[place], truth, found[place], got)
         yield tuple(found.values())
 
 
@@ -238,6 +246,9 @@ def _related(
 ) -> FunctionCheck:
     """The check with a relation, and what follows from it for the formula."""
     watcher, shape = watched.watcher, tuple(watched.sample.point[place].shape)
+    if relation.kinds == ("ignored",):  # what it is to be multiplied by is missing where it ends
+        at = returned(watched.sample.calls.cls.backward, check.position, only=True)
+        check = replace(check, location=at or check.location)
     size = watcher.spelled(relation.factor, shape) if relation.factor else None
     return replace(
         check,
@@ -253,18 +264,22 @@ def _closer(
     evidence: Evidence,
     truth: Truth,
     check: FunctionCheck,
-    meant: bool,
+    got: Gradients,
 ) -> FunctionCheck:
     """The check with what takes longer to find: which elements are wrong, which tensor was saved in
     the place of which, the smallest change of the formula."""
     sample, relation = watched.sample, check.relation
-    if relation.kinds[-1] in _VAGUE and not meant:
+    if relation.kinds[-1] in _VAGUE:
+        relation = constant(sample, place, truth, got) or relation
+    if relation.kinds[-1] in _VAGUE:
         relation = saved_wrongly(sample, place, truth) or relation
     if relation.kinds[-1] == "some":
         tensors = sample.alike(place) if not truth.whole else {}
         relation = replace(relation, detail=condition(evidence.wrong, tensors))
     compared = replace(check.compared, calls=sample.calls.made)
     check = replace(_related(watched, place, check, relation), compared=compared)
+    if relation.kinds == ("added",):
+        truth = replace(truth, answered=sample.others)
     # A number that has no name may be that of this call alone.
     is_known = relation.kinds[-1] in ("none", "swapped", "saved") or (
         check.rewrite is not None and (relation.factor is None or check.factor_name)

@@ -17,6 +17,7 @@ from gradscope.record.held import has_peers
 from gradscope.record.probes.calls import NoVerdict, first_rows, needs_grad
 from gradscope.record.sites import Site, place_of
 from gradscope.record.stand_ins import hide_from_dynamo
+from gradscope.record.tracing import unobserved
 
 MOST_SIGNATURES = 4  # of one class: batches of every length are no news
 MOST_ELEMENTS = 1 << 22  # in all tensors of a call: more would make the program wait
@@ -40,6 +41,8 @@ class FunctionChecks:
         self._seen: set[object] = set()
         self._signatures: Counter[object] = Counter()
         self._spent = 0.0
+        # Functions whose grad_output was looked at: the first step at which it was not all ones.
+        self._came: dict[str, int | None] = {}
 
     def forget(self) -> None:
         """Which calls were looked at: the Functions may have changed."""
@@ -47,19 +50,40 @@ class FunctionChecks:
         self._signatures.clear()
 
     def wrong_before(self, step: int) -> bool:
-        return any(check.verdict == "wrong" and check.step < step for check in self.found)
+        return any(check.verdict == "wrong" and check.step < step for check in self._told)
 
     def symptoms(self) -> tuple[Symptom, ...]:
         """The gradients that were found to be wrong."""
-        wrong = (check.symptom for check in self.found if check.verdict == "wrong")
+        wrong = (check.symptom for check in self._told if check.verdict == "wrong")
         return tuple(dict.fromkeys(wrong))
 
     def facts(self, ending: Ending) -> tuple[FunctionCheck, ...]:
         """A backward that raises is one that has ended the program: elsewhere it may be given what
         it needs by that alone."""
         return tuple(
-            one for one in self.found if one.verdict != "raises" or _has_ended(one, ending)
+            one for one in self._told if one.verdict != "raises" or _has_ended(one, ending)
         )
+
+    @property
+    def _told(self) -> Iterator[FunctionCheck]:
+        for one in self.found:
+            if one.verdict == "wrong" and one.holds_for_ones and one.name in self._came:
+                shows = self._came[one.name]
+                verdict, step = ("latent", 0) if shows is None else ("wrong", shows)
+                one = replace(one, verdict=verdict, step=max(one.step, step))
+            yield one
+
+    def made(self, cls: Any, node: Any) -> None:
+        """Looks at each gradient that comes in, where backward is right for ones alone."""
+        name = function_name(cls)
+        if any(one.name == name and one.holds_for_ones for one in self.found):
+            node.register_prehook(partial(self._comes, name))
+
+    def _comes(self, name: str, gradients: tuple[Any, ...]) -> None:
+        with unobserved():
+            are_ones = all(one is None or bool((one == 1).all()) for one in gradients)
+        if self._came.setdefault(name) is None and not are_ones:
+            self._came[name] = self._context.step
 
     def left_out(self, ending: Ending) -> tuple[NotChecked, ...]:
         raising = (one for one in self.found if one.verdict == "raises")

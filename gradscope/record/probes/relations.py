@@ -119,7 +119,8 @@ def relate(evidence: Evidence, named: Mapping[str, Tensor]) -> Relation:
         if bool(got[0].count_nonzero()):
             alike = close(got[:1], look.unit.few, tolerance, evidence.noise)
             inner = None if alike else _plain(got[:1], look.unit, tolerance)
-            return _inside("ignored", inner or Relation(()))
+            unrelated = Relation((), None, "" if alike else "unrelated")
+            return _inside("ignored", inner or unrelated)
     return (
         _plain(got, look.right, tolerance)
         or _number(look)
@@ -192,8 +193,9 @@ def _number(look: _Look) -> Relation | None:
         return None
     found = []
     for name, number in _NUMBERS.items():
-        parts = look.got / number(cotangents)[:, None]
-        if close(parts[0], parts[1], tolerance):
+        sent = number(cotangents)[:, None]
+        parts = look.got / sent
+        if bool(sent.all()) and close(parts[0], parts[1], tolerance):
             inner = _plain(parts[:1], look.unit, tolerance)
             found.append(replace(_inside("number", inner or Relation(())), detail=name))
     return min(found, key=lambda relation: len(relation.kinds), default=None)

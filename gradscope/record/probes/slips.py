@@ -108,7 +108,7 @@ class _ByTruth:
     """Counts the elements of a changed backward's gradients that are not the right ones."""
 
     def __init__(self, sample: Sample, place: int, truth: Truth, returned: list[Any]) -> None:
-        self._sample, self._truth = sample, truth
+        self._sample, self._truth, self._place, self._was = sample, truth, place, returned
         fitting = [p for p, raw in enumerate(returned) if sample.fits(p, raw)]
         off = {p: self._off(p, sample.adapted(p, returned[p])) for p in fitting}
         self._seen: dict[int, Tensor | slice] = {
@@ -138,6 +138,13 @@ class _ByTruth:
                 left += int(wrong_at(found, right, truth.tolerance, truth.noise).sum())
             if left:
                 break
+        if not left and truth.answered is not None:
+            # What did not depend on these is what they are to be multiplied by.
+            answer = run(self._sample.cotangents[0] + truth.answered)
+            got, was = (
+                self._sample.adapted(self._place, one[self._place]) for one in (answer, self._was)
+            )
+            left = int(wrong_at(got, was, truth.tolerance).sum())
         return left
 
 

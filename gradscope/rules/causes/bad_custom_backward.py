@@ -56,7 +56,9 @@ class BadCustomBackward(Rule):
     ## Options
     A gradient that differs on purpose is a note: a straight-through estimator or surrogate (the
     forward is locally constant), and anything around a forward that passes its input on (gradient
-    reversal, scaling, clipping). For any other Function say so in the class:
+    reversal, scaling, clipping). These depend on grad_output too: the slope alone is an error. So
+    is that of a loss, and a note while the loss is not scaled. For any other Function say so in the
+    class:
     `gradscope_ok = "why the gradient differs"`. `--no-custom-backward` leaves the check out.
     """
 
@@ -72,12 +74,12 @@ class BadCustomBackward(Rule):
             # One slip that spoils the gradients of several inputs is one mistake.
             spoilt = check.slips or check.position
             key = (check.name, check.verdict, spoilt, check.location)
-            if check.verdict not in ("wrong", "raises", "intended") or key in seen:
+            if check.verdict not in ("wrong", "raises", "intended", "latent") or key in seen:
                 continue
             if "swapped" in check.relation.kinds and (check.name, "swapped") in seen:
                 continue
             seen |= {key, (check.name, check.relation.last)}
-            is_wrong = check.verdict != "intended"
+            is_wrong = check.verdict in ("wrong", "raises")
             partner = _partner(check, trace.functions)
             yield self._about(check, caused if is_wrong else (), partner)
             if is_wrong:
@@ -129,7 +131,7 @@ def _partner(check: FunctionCheck, functions: tuple[FunctionCheck, ...]) -> Func
 
 
 def _severity(check: FunctionCheck) -> Severity:
-    if check.verdict == "intended":
+    if check.verdict in ("intended", "latent"):
         return Severity.NOTE
     return Severity.WARNING if check.relation.last == "approximate" else Severity.ERROR
 

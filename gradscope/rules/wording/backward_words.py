@@ -20,6 +20,8 @@ _WORDS = {
     "non-finite": ("gives {got}", "is not finite where the forward is smooth"),
     "zero": ("zero", "is zero, and the derivative is not"),
     "ignored": ("ignores grad_output", "does not depend on grad_output"),
+    "partly": ("ignores grad_output {where}", "does not depend on grad_output {where}"),
+    "added": ("not 0 for grad_output = 0", "is not 0 where grad_output is 0"),
     "number": (
         "uses only the {told} of grad_output",
         "uses only the {told} of grad_output, where each element has its own",
@@ -68,6 +70,8 @@ def headline(check: FunctionCheck) -> str:
     if check.verdict == "intended":
         why = "as its author says" if check.reason else _purpose(check)[0]
         return f"{name} differs from the derivative of its forward, {why}"
+    if check.verdict == "latent":
+        return f"{name} is right for a grad_output of 1 alone"
     match check.relation.kinds:
         case ("raises",):
             return f"{name} does not come to its end: an op refuses what it is given"
@@ -93,6 +97,12 @@ def label(check: FunctionCheck) -> str:
 def mechanism(check: FunctionCheck) -> str:
     if check.verdict == "intended":
         return _intention(check)
+    if check.verdict == "latent":
+        return (
+            f"What it returns for `{check.input}` does not depend on grad_output. None but 1 came"
+            " in here, as into a loss that is not scaled; once it is scaled, averaged, or one part"
+            " of the loss, its gradient is wrong."
+        )
     given, last = _given(check), check.relation.last
     if last == "raises":
         written = (
