@@ -76,14 +76,15 @@ def _of_written(event: Event) -> tuple[str, str, str, Fix]:
     written = f"a {what}" if evidence.gives_nan(event) else f"an {what.removeprefix('-')}"
     share = f" at {phrases.bad_of(event)}" if event.numel else ""
     title = "mask with a large finite number, or leave out what the loss asks for"
+    code = "x.masked_fill(mask, torch.finfo(x.dtype).min)"
     if evidence.gives_nan(event):
-        title = "fill with a finite number, or leave these elements out"
+        title, code = "fill with a finite number, or leave these elements out", ""
     return (
         f"the {what} that `{op}` writes{share} is never taken out again",
         f"{written} that was written on purpose, and that the loss meets",
         f"`{op}` writes {written} on purpose. No op after it takes those elements out, so they"
         " arrive at the loss, as where a target is masked that the loss asks for.",
-        Fix("masked-branch", title, request=ask.HarmlessOperand(hidden=False)),
+        Fix("masked-branch", title, "unsafe", code, request=ask.HarmlessOperand(hidden=False)),
     )
 
 
