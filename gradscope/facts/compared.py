@@ -1,5 +1,7 @@
 """Losses that are given what they do not take, or compare what cannot be equal."""
 
+import math
+
 from gradscope.dataclass import dataclass
 from gradscope.facts.places import Call, Location
 
@@ -105,3 +107,49 @@ class Unreached:
     alone: bool
     found: tuple[float, float]
     labels: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Gain:
+    """By how much the product that a call makes is larger than the one before it, or than the data.
+    `made` is where the user has filled the weight, or `computed`: the one that this is made of.
+    `is_left`: the weight is the first operand."""
+
+    call: Call
+    factor: float
+    made: Location | None = None
+    computed: bool = False
+    is_left: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Oversized:
+    """At the first step, a loss, or the difference in it, `taken`, that compares what is `given`,
+    by its size, with targets of the size `wanted`; or that takes it for logits of so many
+    `classes`, for which that is the logarithm of their number. The loss grows as that power of what
+    is given. `gains` are of the products on the longest way there, `nodes` lie on it."""
+
+    taken: Call
+    step: int
+    given: float
+    wanted: float
+    power: int
+    classes: int
+    gains: tuple[Gain, ...]
+    nodes: tuple[str, ...]
+
+    @property
+    def ratio(self) -> float:
+        return self.given / self.wanted
+
+    @property
+    def growing(self) -> tuple[Gain, ...]:
+        """The last products, from where the values were smallest."""
+        ends = range(len(self.gains))
+        first = max(ends, key=lambda at: math.prod(one.factor for one in self.gains[at:]))
+        return self.gains[first:]
+
+    @property
+    def total(self) -> float:
+        """What these together have made of the values."""
+        return math.prod(one.factor for one in self.growing)

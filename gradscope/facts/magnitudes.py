@@ -8,6 +8,7 @@ from dataclasses import replace
 from enum import StrEnum
 
 from gradscope.dataclass import dataclass
+from gradscope.facts.compared import Oversized
 from gradscope.facts.events import Leap, Subject, Symptom, Trouble
 from gradscope.facts.modes import ModuleUse, OwnBackward
 from gradscope.facts.places import Call, Location, Zeroed
@@ -339,9 +340,8 @@ class Magnitudes:
     clips: tuple[LateClip, ...] = ()
     scaled_updates: tuple[ScaledUpdate | UnscaledPass, ...] = ()
     summed: Summed | None = None  # of the first step whose loss is a sum
-    # Of the first step at which results grew along repeats until they were no longer finite: their
-    # own norms, in the order of the forward pass, and no gradient's.
-    swelling: Growth | None = None
+    swelling: Growth | None = None  # of results, the first to grow beyond what is finite
+    oversized: Oversized | None = None
     own_backwards: tuple[OwnBackward, ...] = ()  # of modules, that nobody called
     modes: tuple[ModuleUse, ...] = ()  # that models were left in
     reloads: tuple[Reload, ...] = ()  # of states that are no copies

@@ -11,6 +11,17 @@ SHARE_OF_NORM = 1e-4  # an element of what the repeats have made, of a norm over
 SHRINKS = 0.8  # of an activation's norm, per layer
 CLIPPED = 0.99  # a total norm that an optimizer saw this much smaller was clipped, or unscaled
 
+# Values at the first step (GS401), beside their targets, and beside the data that they are made of.
+# Layers in their usual sizes leave data as large as it is, or make it smaller.
+OVERSIZED = 100.0
+WIDE = 10.0  # of logits, beside the loss of a guess
+FEWEST_PRODUCTS = 3  # that have made them so
+GROWS = 1.2  # times, by each of these
+DOUBLES = 2.0  # on the whole: it is the weights, and less are parts that are added up
+SETTLES = 10  # steps within which a loss that comes down to its usual size does so by itself
+USUAL = 2.0  # times the loss of a guess, there
+LEFT = 10.0  # and from here on it has not come down
+
 # One that fades over a run (GS402).
 EARLY = 5  # updates that tell what was usual
 LAST = 3  # measured updates in a row: batches differ

@@ -364,3 +364,13 @@ class KeepNorm(Request):
     nodes: tuple[str, ...] = ()
     dimensions: tuple[tuple[str, int, int], ...] = ()
     fades: bool = False
+
+
+class ScaleByInputs(Request):
+    """Make weights that the program computes smaller by the root of the number of inputs that they
+    sum over, and larger by that of `gain`: where it draws the matrix `made` at that place that they
+    are computed with, or at the `products`, each with whether the weight is its first operand."""
+
+    products: tuple[tuple[Location, bool], ...]
+    made: Location | None
+    gain: int

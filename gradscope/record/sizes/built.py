@@ -62,6 +62,7 @@ class Built:
         self._last: dict[int, tuple[int, _Sites]] = {}
         self._filled: dict[int, _Filled] = {}  # by id
         self._ids: dict[int | None, int] = {}  # by memory, as `weight.data` shares it
+        self._drawn: dict[int, _Sites] = {}  # by memory, where it was last filled at random
         self._number = count()
 
     def install(self, stack: ExitStack, thread: int) -> None:
@@ -69,6 +70,8 @@ class Built:
         # No op is seen of a model that is changed after the steps that are looked at.
         for name in ("zeros_", "constant_"):
             around(stack, thread, nn.init, name, after=self._note_filled)
+        for name in ("normal_", "uniform_", "trunc_normal_"):
+            around(stack, thread, nn.init, name, after=self._note_drawn)
 
     def _note_added(self, frame: FrameType, _: None, one: Any, name: Any, module: Any) -> None:
         if isinstance(one, nn.Sequential):
@@ -77,6 +80,19 @@ class Built:
     def _note_filled(self, frame: FrameType, _: Any, tensor: Any, *val: Any, **named: Any) -> None:
         if all(map(is_number_zero, (*val, *named.values()))):
             self.note_zeroed(tensor, frame)
+
+    def _note_drawn(self, frame: FrameType, _: Any, tensor: Any, *args: Any, **named: Any) -> None:
+        if (memory := _memory(tensor)) is not None:
+            self._drawn[memory] = note_site(frame)
+
+    def filled_at(self, parameter: torch.Tensor) -> Location | None:
+        """Where the user has drawn its numbers, as far as that is known."""
+        known = self._filled.get(id(parameter))
+        drawn = _of_user(self._drawn.get(_memory(parameter) or 0, ((), ())))
+        if drawn:
+            return resolve(*drawn[0])
+        site = _of_user(known.given) if known is not None and known.zeroed is None else ()
+        return given_at(*site[0]) if site else None
 
     def note_given(self, frame: FrameType, _: None, one: Any, name: str, param: Any) -> None:
         """A module was given a parameter, below `frame`."""

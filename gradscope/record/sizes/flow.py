@@ -40,7 +40,7 @@ class Flow:
     def __init__(self, context: RunContext, early: EarlyReads) -> None:
         self._context, self.early = context, early
         self.paused = False
-        self.activations = Activations()
+        self.activations, self.targets = Activations(), Activations()
         self.selections: dict[int, Selection] = {}  # by the number of the call
         self.cuts: list[Cut] = []
         self.carried_cuts: list[Site] = []  # where `detach` took what an earlier step has left
@@ -90,6 +90,9 @@ class Flow:
             if (selection := selection_of(info, args)) is not None:
                 self.selections[made - 1] = selection
             self.activations.note(made - 1, out)
+            if info.name == "sub":
+                alike = (one for one in args[:2] if getattr(one, "shape", None) == out.shape)
+                self.targets.note(made - 1, [one for one in alike if not one.requires_grad])
         elif self._context.function is not None and not torch.is_grad_enabled():
             self.activations.note(self._context.seq - 1, out)  # its last op makes its result
         live, themselves, cuts, read = self._upstream(args, kwargs)

@@ -35,6 +35,7 @@ from gradscope.record.sizes.inspection import Inspected, Inspection
 from gradscope.record.sizes.leaps import Leaps
 from gradscope.record.sizes.leaves import Leaves, norms_of
 from gradscope.record.sizes.module_use import OwnBackwards, TrainingModes
+from gradscope.record.sizes.oversized import FirstSizes
 from gradscope.record.sizes.reduction import summed
 from gradscope.record.sizes.reloads import Reloads
 from gradscope.record.sizes.replacements import Replacements
@@ -65,6 +66,7 @@ class Sizes:
         self.inspection = Inspection(context)
         self._replacements = Replacements(context, self.inspection.look_at_models)
         self._growths, self._leaps = Growths(), Leaps(self.leaves)
+        self._first_sizes = FirstSizes(context)
         self._depth: Depth | None = None
         self.updates = Updates(self.leaves)
         self.absences = Absences(self.leaves, self.updates.trained)
@@ -216,6 +218,8 @@ class Sizes:
         roots = one.differentiable
         if flow is not None and self._summed is None:
             self._summed = summed(roots, self._context)
+        if flow is not None and not self._passes:
+            self._first_sizes.before_backward(one)
         crossings = self.inspection.hook_backward(self._context.step, roots, flow, one.frame)
         if not crossings.is_whole:
             self._not_checked = (_PART_OF_A_GRAPH,)
@@ -277,6 +281,7 @@ class Sizes:
         if flow is not None:
             self.usages.note_graph(crossings.found)
             self._leaps.note(seen)
+            self._first_sizes.after_backward(seen, flow.targets)
             self._own_backwards.look(self._context.journal.calls.values())
             self._depth = depth_of(seen, self._context)
 
@@ -376,6 +381,7 @@ class Sizes:
             scaled_updates=self._clipping.scaling.facts(),
             summed=self._summed,
             swelling=self._growths.swelling,
+            oversized=self._first_sizes.found,
             own_backwards=self._own_backwards.facts(),
             modes=self.modes.facts(self.updates.trained.keys()),
             reloads=self._reloads.facts(),

@@ -43,7 +43,7 @@ def _fit(seen: Inspected, norms: Mapping[int, float], way: int) -> Fit | None:
     loss first, or, where `way` is -1, of results, which grow towards the loss. None where nothing
     repeats."""
     crossings = seen.nodes
-    chain = [position for position in _longest_chain(crossings) if position in norms]
+    chain = [position for position in longest_chain(crossings) if position in norms]
     # Sequences that are padded: what lies behind their ends gets a gradient of 0.
     anchors = list(dropwhile(lambda one: norms[one] == 0, _repeats(crossings, chain)[::way]))
     found = [norms[position] for position in anchors]
@@ -68,8 +68,8 @@ def _fit(seen: Inspected, norms: Mapping[int, float], way: int) -> Fit | None:
     return Fit(growth, tuple(anchors), alive, tuple(span))
 
 
-def _longest_chain(crossings: Sequence[Crossing]) -> list[int]:
-    """The positions along the longest way from a root, the loss first.
+def longest_chain(crossings: Sequence[Crossing], start: int | None = None) -> list[int]:
+    """The positions along the longest way from a root, or from `start`, the loss first.
 
     `crossings` are in topological order: each before those below it.
     """
@@ -82,7 +82,7 @@ def _longest_chain(crossings: Sequence[Crossing]) -> list[int]:
                 follow[position] = below
     if not length:
         return []
-    chain = [max(range(len(length)), key=length.__getitem__)]
+    chain = [max(range(len(length)), key=length.__getitem__) if start is None else start]
     while follow[chain[-1]] >= 0:
         chain.append(follow[chain[-1]])
     return chain

@@ -11,6 +11,7 @@ from gradscope.facts import (
     Kind,
     Limits,
     Magnitudes,
+    Oversized,
     Phase,
     Root,
     Severity,
@@ -24,7 +25,8 @@ from gradscope.facts import (
     text_of,
 )
 from gradscope.facts import requests as ask
-from gradscope.rules.cutoffs import LARGEST_SHARE, SHARE_OF_NORM
+from gradscope.ops.traits import Trait, has
+from gradscope.rules.cutoffs import DOUBLES, LARGEST_SHARE, SHARE_OF_NORM
 from gradscope.rules.reading import divergence, growths
 from gradscope.rules.rule import Rule, places
 from gradscope.rules.wording import phrases
@@ -34,7 +36,8 @@ class ExplodingGradient(Rule):
     """
     ## What it does
     Finds a gradient that grows by a steady factor, layer by layer or in time, on its way from the
-    loss to the input.
+    loss to the input. Also values that layers in a row make so large, before the first step, that
+    the loss compares them with targets of a hundredth of their size.
 
     ## Why is this bad?
     Backward multiplies by the slope of every layer in turn. Where that product grows, the first
@@ -80,6 +83,11 @@ class ExplodingGradient(Rule):
         )
         if (growth := next(growing, None)) is not None:  # the first step: later ones follow
             yield self._about(growth, magnitudes, roots)
+            return
+        one = magnitudes.oversized
+        is_first = one is not None and all(root.event.step > one.step for root in roots)
+        if one is not None and is_first and growths.is_oversized(one, trace.steps):
+            yield self._about_first(one, trace)
 
     def _about(self, growth: Growth, magnitudes: Magnitudes, roots: tuple[Root, ...]) -> Finding:
         step, totals = growth.step, magnitudes.totals()
@@ -153,6 +161,62 @@ class ExplodingGradient(Rule):
             fixes=(*_at_the_reason(growth, magnitudes), between),
             strength=Strength.PROVEN,
         )
+
+    def _about_first(self, one: Oversized, trace: Trace) -> Finding:
+        """Values that are far too large at the first step, and stay finite."""
+        gains = one.growing
+        most = max(gains, key=lambda gain: gain.factor)
+        factor = one.total ** (1 / len(gains))
+        layers, taken = plural(len(gains), "layer"), phrases.spelled(one.taken.op)
+        size, usual = text_of(one.given, 3), text_of(one.wanted, 3)
+        beside = f"for {one.classes} classes" if one.classes else f"beside targets of size {usual}"
+        stays = growths.stays_oversized(one, trace.steps)
+        products = dict.fromkeys(
+            (gain.call.location, gain.is_left)
+            for gain in gains
+            if gain.computed and gain.call.location is not None
+        )
+        gain = 2 if any(has(node, Trait.RECTIFIES) for node in one.nodes) else 1
+        computed = ask.ScaleByInputs(tuple(products), most.made, gain)
+        reason = "the weights start too large for the number of inputs that they sum over"
+        if factor < DOUBLES:
+            reason = "each makes them a little larger, as branches do that are added up unscaled"
+        grown = f"the values grow x{text_of(factor, 3)} per layer over {layers}, to size {size}"
+        return self.found(
+            f"{grown} {beside} at the first step",
+            f"`{taken}` reads numbers that {layers} in a row have made {text_of(one.total, 3)}"
+            f" times as large: {reason}. The gradients are as large, so that the first steps do"
+            " nothing but undo that, if they can.",
+            most.call,
+            location=most.made or most.call.location,
+            step=one.step,
+            severity=Severity.ERROR if stays else Severity.WARNING,
+            label="makes the weights" if most.made else f"makes it x{text_of(most.factor, 3)}",
+            related=places(
+                ("use", most.call.location if most.made else None, "multiplies with them"),
+                ("use", one.taken.location, "reads what has grown"),
+            ),
+            evidence={
+                "given": one.given,
+                "wanted": one.wanted,
+                "factors": [gain.factor for gain in gains],
+            },
+            numbers=(f"factor by layer: {phrases.series([gain.factor for gain in gains])}",),
+            symptoms=(Symptom(Trouble.EXPLODING, Subject.LOSS, one.step, "loss"),),
+            fixes=(
+                *((computed,) if products else ()),
+                ask.KeepNorm("depth", one.nodes, trace.magnitudes.dimensions),
+                _NORMALISED,
+            ),
+        )
+
+
+_NORMALISED = Fix(
+    "stable-op",
+    "normalise in between, or divide by the root of how many are added up: inputs, or branches",
+    "display-only",
+    "x = x + block(norm(x))",
+)
 
 
 def _has_matrices(magnitudes: Magnitudes) -> bool:

@@ -3,12 +3,23 @@ steep slopes are no property of the program's numbers, and where to keep off the
 that fade over a run, while what they are to lower rises."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from statistics import median
 
 from gradscope.dataclass import dataclass
-from gradscope.facts import Flat, Growth, Leaf, Leap, Limits, Magnitudes, Steep, Step, Usage
+from gradscope.facts import (
+    Flat,
+    Growth,
+    Leaf,
+    Leap,
+    Limits,
+    Magnitudes,
+    Oversized,
+    Steep,
+    Step,
+    Usage,
+)
 from gradscope.ops.traits import Trait, has
 from gradscope.rules import cutoffs
 
@@ -214,3 +225,29 @@ def outlying(leaps: Sequence[Leap], steps: Sequence[Step]) -> Leap | None:
     if first is None or not first.steep.own or not first.earlier or not _leapt(at, steps):
         return None
     return first if first.explained >= cutoffs.HUGE * first.earlier else None
+
+
+def is_oversized(one: Oversized, steps: Sequence[Step]) -> bool:
+    """Whether what a loss reads at first is far beyond what it compares that with, since products
+    in a row have made it larger; not where that comes down by itself in the first few steps."""
+    growing = [math.log(gain.factor) for gain in one.growing if gain.factor >= cutoffs.GROWS]
+    if one.ratio < (cutoffs.WIDE if one.classes else cutoffs.OVERSIZED):
+        return False
+    if one.total < cutoffs.OVERSIZED or len(growing) < cutoffs.FEWEST_PRODUCTS:
+        return False
+    first = range(one.step, one.step + cutoffs.SETTLES)
+    settles = any(times <= cutoffs.USUAL for times in _times_of_guess(one, steps, first))
+    return max(growing) <= cutoffs.LARGEST_SHARE * math.log(one.total) and not settles
+
+
+def stays_oversized(one: Oversized, steps: Sequence[Step]) -> bool:
+    """Whether the loss has never come near to that of a guess."""
+    end = max((step.index for step in steps), default=0) + 1
+    return all(times > cutoffs.LEFT for times in _times_of_guess(one, steps, range(end)))
+
+
+def _times_of_guess(one: Oversized, steps: Sequence[Step], among: range) -> Iterator[float]:
+    """How many times the loss of a guess some losses are: the first one tells that."""
+    losses = {step.index: abs(step.loss) for step in steps if step.loss is not None}
+    if guess := losses.get(one.step, 0.0) / one.ratio**one.power:
+        yield from (loss / guess for index, loss in losses.items() if index in among)

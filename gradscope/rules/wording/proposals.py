@@ -174,6 +174,10 @@ _WORDS: Mapping[type[ask.Request], _Words] = {
     ask.ZeroGain: _init("let its norm start at 0, and not its direction"),
     ask.DrawWeights: _init("start from numbers drawn at random", "0.01 * torch.randn(n, m)"),
     ask.MakeEach: _init("make a module of its own for each place", "[Head(n) for _ in range(4)]"),
+    ask.ScaleByInputs: _init(
+        "divide the weights that are computed by the root of the number of inputs",
+        "w * (2 / x.shape[-1]) ** 0.5",
+    ),
     ask.LinearGrowth: (
         "clamp-domain",
         "let it grow linearly, by `softplus` in the place of `exp`",
