@@ -234,6 +234,16 @@ loss.backward()
     assert (found.rule, found.location.line) == ("GS401", 9)
 
 
+def test_a_head_that_is_tied_to_an_embedding_is_not_told(tmp_path):
+    parts = {
+        "weight": "torch.randn(outputs, inputs) / inputs**0.5",
+        "outputs": "64",
+        "loss": "F.cross_entropy(F.layer_norm(out, (64,)) @ (words := torch.randn(512, 64)."
+        "requires_grad_()).T, torch.arange(32))",
+    }
+    assert not about_sizes(parts, tmp_path)
+
+
 def test_derivatives_that_are_compared_are_not_told(tmp_path):
     parts = {
         "data": "torch.randn(32, 8).requires_grad_()",
@@ -241,3 +251,18 @@ def test_derivatives_that_are_compared_are_not_told(tmp_path):
         "32, 8)).square().mean()",
     }
     assert not about_sizes(parts, tmp_path)
+
+
+def test_a_recurrence_grows_in_time(tmp_path):
+    text = """import torch
+
+torch.manual_seed(0)
+matrix = torch.nn.Parameter(torch.randn(16, 16) * 0.7)
+h = start = torch.randn(8, 16)
+for _ in range(9):
+    h = torch.relu(h @ matrix)
+(h - start.cos()).square().mean().backward()
+"""
+    (found,) = diagnosed_text(text, tmp_path).findings
+
+    assert found.rule == "GS401" and "per time step over 9 time steps" in found.message

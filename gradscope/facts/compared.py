@@ -113,13 +113,15 @@ class Unreached:
 class Gain:
     """By how much the product that a call makes is larger than the one before it, or than the data.
     `made` is where the user has filled the weight, or `computed`: the one that this is made of.
-    `is_left`: the weight is the first operand."""
+    `is_left`: the weight is the first operand; `leaf` is its position among those of the pass, or
+    that of what it is computed with."""
 
     call: Call
     factor: float
     made: Location | None = None
     computed: bool = False
     is_left: bool = False
+    leaf: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +150,11 @@ class Oversized:
         ends = range(len(self.gains))
         first = max(ends, key=lambda at: math.prod(one.factor for one in self.gains[at:]))
         return self.gains[first:]
+
+    @property
+    def axis(self) -> str:
+        """As in `Growth`."""
+        return "time" if len({one.leaf for one in self.growing}) == 1 else "depth"
 
     @property
     def total(self) -> float:

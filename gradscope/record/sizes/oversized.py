@@ -103,7 +103,7 @@ class FirstSizes:
                 weight = seen.crossings.variables[leaf] if leaf is not None else None
                 made = context.built.filled_at(weight) if weight is not None else None
                 is_left = one.below.get(_left(one.name), under) != under
-                yield Gain(one.call, size.rms / before, made, computed, is_left)
+                yield Gain(one.call, size.rms / before, made, computed, is_left, leaf)
             before = size.rms
 
 

@@ -167,7 +167,8 @@ class ExplodingGradient(Rule):
         gains = one.growing
         most = max(gains, key=lambda gain: gain.factor)
         factor = one.total ** (1 / len(gains))
-        layers, taken = plural(len(gains), "layer"), phrases.spelled(one.taken.op)
+        unit = "layer" if one.axis == "depth" else "time step"
+        layers, taken = plural(len(gains), unit), phrases.spelled(one.taken.op)
         size, usual = text_of(one.given, 3), text_of(one.wanted, 3)
         beside = f"for {one.classes} classes" if one.classes else f"beside targets of size {usual}"
         stays = growths.stays_oversized(one, trace.steps)
@@ -179,9 +180,11 @@ class ExplodingGradient(Rule):
         gain = 2 if any(has(node, Trait.RECTIFIES) for node in one.nodes) else 1
         computed = ask.ScaleByInputs(tuple(products), most.made, gain)
         reason = "the weights start too large for the number of inputs that they sum over"
-        if factor < DOUBLES:
+        if one.axis == "time":
+            reason = "the same weights multiply them again and again"
+        elif factor < DOUBLES:
             reason = "each makes them a little larger, as branches do that are added up unscaled"
-        grown = f"the values grow x{text_of(factor, 3)} per layer over {layers}, to size {size}"
+        grown = f"the values grow x{text_of(factor, 3)} per {unit} over {layers}, to size {size}"
         return self.found(
             f"{grown} {beside} at the first step",
             f"`{taken}` reads numbers that {layers} in a row have made {text_of(one.total, 3)}"
@@ -201,11 +204,11 @@ class ExplodingGradient(Rule):
                 "wanted": one.wanted,
                 "factors": [gain.factor for gain in gains],
             },
-            numbers=(f"factor by layer: {phrases.series([gain.factor for gain in gains])}",),
+            numbers=(f"factor by {unit}: {phrases.series([gain.factor for gain in gains])}",),
             symptoms=(Symptom(Trouble.EXPLODING, Subject.LOSS, one.step, "loss"),),
             fixes=(
                 *((computed,) if products else ()),
-                ask.KeepNorm("depth", one.nodes, trace.magnitudes.dimensions),
+                ask.KeepNorm(one.axis, one.nodes, trace.magnitudes.dimensions),
                 _NORMALISED,
             ),
         )
