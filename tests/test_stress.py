@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gradscope.check import cases_of, check
+from gradscope.check.cases import cases_of
+from gradscope.check.whole import check
 from gradscope.config import load_config
 from gradscope.facts import Report, Severity
 
