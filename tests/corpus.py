@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from scoring.cases import MARKER, without_markers
 
 from gradscope.config import Config
@@ -54,6 +55,13 @@ class Program:
     right: Mapping[str, tuple[str, ...]]
     reasons: Mapping[str, str]
     culprits: frozenset[int]  # 1-based lines of `source`
+
+
+def clamps_pass_on_at_their_edge() -> bool:
+    """Whether a clamp has a gradient at its very edge, which that of torch 2.14 has not."""
+    x = torch.ones(1, requires_grad=True)
+    x.clamp(-1, 1).sum().backward()
+    return bool(x.grad)
 
 
 def programs(folder: str | Path) -> list[Program]:
