@@ -1,6 +1,7 @@
 """Sees which updates go past a GradScaler that has multiplied their loss, and which gradients it
 divides whose loss it has not."""
 
+from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 from types import FrameType
@@ -16,6 +17,8 @@ from gradscope.record.optimizers import Work, is_blind_to_scale, parameters_of
 from gradscope.record.passes import BackwardPass
 from gradscope.record.sites import USER, Site, kind_of, note_site, place_of
 from gradscope.record.stand_ins import around
+
+_Fact = ScaledUpdate | UnscaledPass
 
 _MOST_KEPT = 16
 _MOST_WALKED = 4  # passes whose graph is walked
@@ -45,7 +48,7 @@ class Scaling:
         self._plain: list[tuple[Site, list[torch.Tensor]]] = []
         self._walked = 0
         self._is_asked = False
-        self._found: dict[object, ScaledUpdate | UnscaledPass] = {}
+        self._found: dict[object, _Fact] = {}
 
     def install(self, stack: ExitStack, thread: int) -> None:
         watch = partial(around, stack, thread, torch.amp.GradScaler)
@@ -100,35 +103,35 @@ class Scaling:
             return
         if is_undone:
             if plain and now.losses - before.losses == now.scaled - before.scaled:
-                self._note_unscaled(plain[0], work.optimizer)
+                self._note(plain[0], work.optimizer, UnscaledPass)
+        elif now.plain == before.plain:
+            if any(one.grad is not None for one in parameters_of(work.optimizer)):
+                blind = is_blind_to_scale(type(work.optimizer))
+                self._note(work.site, work.optimizer, partial(ScaledUpdate, blind=blind))
+
+    def _note(self, site: Site, optimizer: Any, made: Callable[..., _Fact]) -> None:
+        place = place_of(site)
+        if place in self._found:  # a GPU is not asked again
             return
-        if now.plain > before.plain:
-            return
-        place = place_of(work.site)
-        graded = any(one.grad is not None for one in parameters_of(work.optimizer))
-        if place not in self._found and graded:
-            kind = type(work.optimizer)
-            factor = float(self._scaler.get_scale())
-            if factor != 1.0:
-                blind = is_blind_to_scale(kind)
-                step = max(self._context.step - 1, 0)
-                self._found[place] = ScaledUpdate(step, kind.__name__, factor, blind, place)
+        factor = float(self._scaler.get_scale())
+        if factor != 1.0:
+            step = max(self._context.step - 1, 0)
+            kind = type(optimizer).__name__
+            self._found[place] = made(step=step, optimizer=kind, scale=factor, location=place)
 
     def _plain_for(self, optimizer: Any) -> list[Site]:
         """The passes, since the last update, that reach parameters of this optimizer."""
         own = {id(one) for one in parameters_of(optimizer)} if self._plain else set()
-        found = [one for one in self._plain if any(id(leaf) in own for leaf in one[1])]
-        self._plain = [one for one in self._plain if all(one is not other for other in found)]
-        return [site for site, _ in found]
+        found, others = [], []
+        for site, held in self._plain:
+            if own.isdisjoint(map(id, held)):
+                others.append((site, held))
+            else:
+                found.append(site)
+        self._plain = others
+        return found
 
-    def _note_unscaled(self, site: Site, optimizer: Any) -> None:
-        place, factor = place_of(site), float(self._scaler.get_scale())
-        if factor != 1.0:
-            step = max(self._context.step - 1, 0)
-            name = type(optimizer).__name__
-            self._found.setdefault(place, UnscaledPass(step, name, factor, place))
-
-    def facts(self) -> tuple[ScaledUpdate | UnscaledPass, ...]:
+    def facts(self) -> tuple[_Fact, ...]:
         return tuple(self._found.values())
 
     def _note_scaled(self, frame: FrameType, result: Any, scaler: Any, outputs: Any) -> None:

@@ -95,13 +95,12 @@ def past_scaler(culprit: Culprit, request: ask.StepThroughScaler) -> Iterator[Ca
             yield from through_scaler(culprit)
 
 
-def scaled_too(culprit: Culprit, request: ask.ScaleThisLoss) -> Iterator[Candidate]:
+def scaled_too(culprit: Culprit, request: ask.ScaleThisLoss) -> Iterator[Edits]:
     """`scaler.scale(loss).backward()` for `loss.backward()`."""
     match culprit.call:
         case ast.Call(func=ast.Attribute(loss, "backward")):
             for name in filter(None, (target_of(culprit, one) for one in culprit.calls(_SCALERS))):
-                text = f"{name}.scale({culprit.source.of(loss)})"
-                yield culprit.written("scale this loss as the others", loss, text)
+                yield (culprit.replace(loss, f"{name}.scale({culprit.source.of(loss)})"),)
 
 
 def _stepped(culprit: Culprit, step: ast.expr, scaler: str, optimizer: str) -> Candidate:

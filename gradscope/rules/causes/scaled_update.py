@@ -65,39 +65,44 @@ class ScaledStep(Rule):
             yield from map(self._about, trace.magnitudes.scaled_updates)
 
     def _about(self, update: ScaledUpdate | UnscaledPass) -> Finding:
-        scale = number(update.scale, 6)
+        scale, severity = number(update.scale, 6), Severity.ERROR
+        request: ask.Request
         if isinstance(update, UnscaledPass):
-            return self.found(
-                f"this loss was not multiplied by {scale}, by which its gradients are divided",
+            phase, op, label = Phase.BACKWARD, "backward", "of a loss that is not scaled"
+            headline = (
+                f"this loss was not multiplied by {scale}, by which its gradients are divided"
+            )
+            why = (
                 f"`{update.optimizer}` steps along the sum of the gradients of several losses,"
                 f" which a GradScaler has divided by its scale, {scale}. It has multiplied the"
-                " others by that, and this one never: next to them nothing is left of it.",
-                severity=Severity.ERROR,
-                phase=Phase.BACKWARD,
-                step=update.step,
-                op="backward",
-                location=update.location,
-                label="of a loss that is not scaled",
-                evidence=measurements.fields_of(update, "optimizer", "scale"),
-                numbers=(f"loss scale {scale}",),
-                fixes=(ask.ScaleThisLoss(),),
+                " others by that, and this one never: next to them nothing is left of it."
             )
+            request = ask.ScaleThisLoss()
+        else:
+            phase, op, label = self.phase, "step", "steps without the scaler"
+            headline = (
+                f"`{update.optimizer}` steps along gradients that are {scale} times too large"
+            )
+            why = (
+                f"A GradScaler has multiplied the loss, and so every gradient, by {scale}. It"
+                " divides them again where it takes the step itself, and leaves the step out where"
+                " one is inf: this optimizer steps past it."
+            )
+            if update.blind:
+                severity = Severity.WARNING
+                why += " What it divides by the size of its gradients comes out as ever, but for"
+                why += " its eps."
+            request = ask.StepThroughScaler()
         return self.found(
-            f"`{update.optimizer}` steps along gradients that are {scale} times too large",
-            f"A GradScaler has multiplied the loss, and so every gradient, by {scale}. It divides"
-            " them again where it takes the step itself, and leaves the step out where one is inf:"
-            " this optimizer steps past it."
-            + (
-                " What it divides by the size of its gradients comes out as ever, but for its eps."
-                if update.blind
-                else ""
-            ),
-            severity=Severity.WARNING if update.blind else Severity.ERROR,
+            headline,
+            why,
+            severity=severity,
+            phase=phase,
             step=update.step,
-            op="step",
+            op=op,
             location=update.location,
-            label="steps without the scaler",
+            label=label,
             evidence=measurements.fields_of(update, "optimizer", "scale"),
             numbers=(f"loss scale {scale}",),
-            fixes=(ask.StepThroughScaler(),),
+            fixes=(request,),
         )
