@@ -334,6 +334,14 @@ def norm_of(values: torch.Tensor) -> float:
     return math.hypot(*norms) if values.numel() > _ELEMENTS else next(norms)
 
 
+def rms_of(tensor: torch.Tensor) -> float:
+    """The root mean square of what can be looked at; 0 of nothing."""
+    values = plain(tensor)
+    if values is None or not values.numel():
+        return 0.0
+    return norm_of(values) / math.sqrt(values.numel())
+
+
 def _norm_of(values: torch.Tensor) -> float:
     fast = torch.float32 if values.dtype in HALF else values.dtype
     norm = float(item(torch.linalg.vector_norm(values, dtype=fast)))

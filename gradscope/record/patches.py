@@ -105,7 +105,7 @@ def follow_functions(
                 if on_run is not None and node is not None:
                     context.shielded(name, on_run, node)
                 if checks is not None and node is not None:
-                    context.shielded(name, checks.made, cls, node)
+                    context.shielded(name, checks.made, name, node)
         return result
 
     stand_in(stack, torch.autograd.Function, "apply", apply)

@@ -13,7 +13,7 @@ import torch
 from gradscope.facts import DataMade, Saturated
 from gradscope.record.context import RunContext
 from gradscope.record.definitions import attribute, data_at
-from gradscope.record.finite import norm_of, plain
+from gradscope.record.finite import plain, rms_of
 from gradscope.record.graph import inputs, node_name, saved
 from gradscope.record.held import reached_from
 from gradscope.record.passes import BackwardPass
@@ -119,11 +119,11 @@ class Saturation:
                 return
             values, weight, has_graph = read
             fan = weight[0].numel() if values.dim() > 2 else values.shape[-1]
-            gain = _size(weight) * math.sqrt(fan)
+            gain = rms_of(weight) * math.sqrt(fan)
             name = self._context.names.name_of_leaf(weight, one.frame) or "the weight"
             made = None if has_graph else _made(values, one.frame)
             self._found[place] = Saturated(
-                call, (step,), at.share, name, gain, _size(values), not has_graph, made
+                call, (step,), at.share, name, gain, rms_of(values), not has_graph, made
             )
         else:
             self._leave(place)
@@ -174,10 +174,6 @@ def _read_by(product: Any) -> tuple[torch.Tensor, torch.Tensor, bool] | None:
             if isinstance(node.variable, torch.Tensor) and node.variable.dim() > 1:
                 return values, node.variable, product.next_functions[own][0] is not None
     return None
-
-
-def _size(values: torch.Tensor) -> float:
-    return norm_of(values.detach()) / math.sqrt(values.numel())
 
 
 def _made(batch: torch.Tensor, frame: FrameType) -> DataMade | None:

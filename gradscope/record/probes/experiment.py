@@ -21,14 +21,13 @@ from gradscope.record.probes.blame import Watcher, saved_wrongly
 from gradscope.record.probes.calls import Apply, Calls, NoVerdict, TooFew
 from gradscope.record.probes.derivative import (
     ELEMENTWISE,
-    Gradients,
     Sample,
     Truth,
     by_autograd,
     right_gradients,
 )
 from gradscope.record.probes.gathered import Uses
-from gradscope.record.probes.incoming import constant, forgotten
+from gradscope.record.probes.incoming import Incoming
 from gradscope.record.probes.purpose import is_identity, passes_through, rounds
 from gradscope.record.probes.relations import (
     Evidence,
@@ -193,9 +192,10 @@ def _checks(sample: Sample) -> Iterator[tuple[FunctionCheck, ...]]:
         evidence[place].is_flat or rounds(sample, place, evidence[place]) for place in wrong
     )
     found = {place: _checked(sample, place, "right") for place in places}
+    incoming = Incoming(sample, got, truth)
     for place in wrong:
         relation = _relation(watched, place, evidence[place], truth, swapped.get(place))
-        shown = forgotten(sample, place, evidence[place], truth, relation, got) if meant else None
+        shown = incoming.forgotten(place, evidence[place], relation) if meant else None
         if shown is not None:
             found[place] = _wrong(watched, place, *shown, False)
             continue
@@ -206,7 +206,7 @@ def _checks(sample: Sample) -> Iterator[tuple[FunctionCheck, ...]]:
     yield tuple(found.values())
     for place in wrong:
         if not meant:
-            found[place] = _closer(watched, place, evidence[place], truth, found[place], got)
+            found[place] = _closer(watched, place, evidence[place], truth, found[place], incoming)
         yield tuple(found.values())
 
 
@@ -264,13 +264,13 @@ def _closer(
     evidence: Evidence,
     truth: Truth,
     check: FunctionCheck,
-    got: Gradients,
+    incoming: Incoming,
 ) -> FunctionCheck:
     """The check with what takes longer to find: which elements are wrong, which tensor was saved in
     the place of which, the smallest change of the formula."""
     sample, relation = watched.sample, check.relation
     if relation.kinds[-1] in _VAGUE:
-        relation = constant(sample, place, truth, got) or relation
+        relation = incoming.constant(place) or relation
     if relation.kinds[-1] in _VAGUE:
         relation = saved_wrongly(sample, place, truth) or relation
     if relation.kinds[-1] == "some":

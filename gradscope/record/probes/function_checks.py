@@ -73,9 +73,8 @@ class FunctionChecks:
                 one = replace(one, verdict=verdict, step=max(one.step, step))
             yield one
 
-    def made(self, cls: Any, node: Any) -> None:
+    def made(self, name: str, node: Any) -> None:
         """Looks at each gradient that comes in, where backward is right for ones alone."""
-        name = function_name(cls)
         if any(one.name == name and one.holds_for_ones for one in self.found):
             node.register_prehook(partial(self._comes, name))
 

@@ -3,6 +3,7 @@ linear in it, also one that somebody has chosen: for a grad_output of 0 it is 0.
 
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -33,43 +34,51 @@ class Still:
         return Relation(("partly",), None, condition(self.fixed, sample.alike(place)))
 
 
-def still(sample: Sample, got: Gradients, tolerance: float) -> list[Still]:
-    """For each input; nothing of a backward that does not take 0."""
-    found = [Still(none, none) for none in (torch.zeros_like(g[0]).bool() for g in got)]
-    with suppress(Exception):
-        returned = sample.calls.backward(sample.base, torch.zeros_like(sample.cotangents[0]))
-        for place, both in enumerate(got):
-            alone = sample.adapted(place, returned[place])
-            at = alone.isfinite() & (alone.abs() > tolerance * both.abs().amax())
-            same = ((both - alone).abs() <= tolerance * alone.abs()).all(0)
-            found[place] = Still(at, at & same)
-    return found
+class Incoming:
+    """What became of the gradients that a sample of calls has sent in, of which `got` came out."""
 
+    def __init__(self, sample: Sample, got: Gradients, truth: Truth) -> None:
+        self._sample, self._got, self._truth = sample, got, truth
 
-def forgotten(
-    sample: Sample, place: int, evidence: Evidence, truth: Truth, relation: Relation, got: Gradients
-) -> tuple[Evidence, Truth, Relation] | None:
-    """What shows that a gradient that somebody has chosen is the slope alone, without grad_output.
+    @cached_property
+    def _still(self) -> list[Still]:
+        """For each input; nothing of a backward that does not take 0."""
+        sample, tolerance = self._sample, self._truth.tolerance
+        found = [Still(none, none) for none in (torch.zeros_like(g[0]).bool() for g in self._got)]
+        with suppress(Exception):
+            returned = sample.calls.backward(sample.base, torch.zeros_like(sample.cotangents[0]))
+            for place, both in enumerate(self._got):
+                alone = sample.adapted(place, returned[place])
+                at = alone.isfinite() & (alone.abs() > tolerance * both.abs().amax())
+                same = ((both - alone).abs() <= tolerance * alone.abs()).all(0)
+                found[place] = Still(at, at & same)
+        return found
 
-    What replaces the gradient of a forward that passes its input on, or is added to one, does so
-    on purpose, and so does that of a loss which a forward takes, and does not read."""
-    if not (evidence.is_flat or "ignored" in relation.kinds):
-        return None
-    kept, own = still(sample, got, truth.tolerance)[place], got[place]
-    found = kept.relation(sample, place, own)
-    if found is None or found.last == "added" or relation.detail == "unrelated":
-        return None
-    if evidence.is_flat and not _is_read(sample, place):
-        return None
-    shown = Evidence(own, torch.zeros_like(own), own[0], own, kept.fixed, truth.tolerance)
-    return shown, Truth([], [], "a grad_output of 0, for which it is 0", truth.tolerance), found
+    def _relation(self, place: int) -> Relation | None:
+        return self._still[place].relation(self._sample, place, self._got[place])
 
+    def forgotten(
+        self, place: int, evidence: Evidence, relation: Relation
+    ) -> tuple[Evidence, Truth, Relation] | None:
+        """What shows that a gradient that somebody has chosen is the slope alone, without
+        grad_output.
 
-def constant(sample: Sample, place: int, truth: Truth, got: Gradients) -> Relation | None:
-    """What is wrong with a gradient that has a part which does not depend on grad_output."""
-    if truth.whole:
-        return None
-    return still(sample, got, truth.tolerance)[place].relation(sample, place, got[place])
+        What replaces the gradient of a forward that passes its input on, or is added to one, does
+        so on purpose, and so does that of a loss which a forward takes, and does not read."""
+        if not (evidence.is_flat or "ignored" in relation.kinds):
+            return None
+        found, own, tolerance = self._relation(place), self._got[place], self._truth.tolerance
+        if found is None or found.last == "added" or relation.detail == "unrelated":
+            return None
+        if evidence.is_flat and not _is_read(self._sample, place):
+            return None
+        fixed = self._still[place].fixed
+        shown = Evidence(own, torch.zeros_like(own), own[0], own, fixed, tolerance)
+        return shown, Truth([], [], "a grad_output of 0, for which it is 0", tolerance), found
+
+    def constant(self, place: int) -> Relation | None:
+        """What is wrong with a gradient that has a part which does not depend on grad_output."""
+        return None if self._truth.whole else self._relation(place)
 
 
 def _is_read(sample: Sample, place: int) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import torch
 
 from gradscope.facts import Leap, Steep
-from gradscope.record.finite import norm_of, plain
+from gradscope.record.finite import norm_of, plain, rms_of
 from gradscope.record.graph import reached
 from gradscope.record.sizes.crossings import Crossing
 from gradscope.record.sizes.inspection import Inspected
@@ -72,7 +72,7 @@ class Leaps:
         leaf = max(reached, key=reached.__getitem__)
         gave = seen.activations.get(crossing.seq)
         read = _operand_size(position, at.edge, seen)
-        weight = _size(leaves[leaf])
+        weight = rms_of(leaves[leaf])
         y = gave.rms if gave is not None else 0.0
         undone = _made_small(position, at.steep.slope, seen.nodes)
         carried = reached[leaf] / max(at.out, at.rest, undone)
@@ -161,17 +161,10 @@ def _operand_size(position: int, edge: int, seen: Inspected) -> float | None:
     crossing = seen.nodes[position]
     while True:
         if edge in crossing.leaves:
-            return _size(seen.crossings.variables[crossing.leaves[edge]])
+            return rms_of(seen.crossings.variables[crossing.leaves[edge]])
         if edge not in crossing.below:
             return None
         crossing = seen.nodes[crossing.below[edge]]
         if crossing.seq in seen.activations:
             return seen.activations[crossing.seq].rms
         edge = 0
-
-
-def _size(leaf: torch.Tensor) -> float:
-    values = plain(leaf)
-    if values is None or not values.numel():
-        return 0.0
-    return norm_of(values) / math.sqrt(values.numel())

@@ -5,13 +5,12 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import torch
-
 from gradscope.facts import Gain, Oversized
 from gradscope.record.context import RunContext
+from gradscope.record.finite import rms_of
 from gradscope.record.graph import dim_of, node_name, saved, shape_of
 from gradscope.record.passes import BackwardPass
-from gradscope.record.sizes.crossings import Activations, norm_of
+from gradscope.record.sizes.crossings import Activations
 from gradscope.record.sizes.growth import longest_chain
 from gradscope.record.sizes.inspection import Inspected
 
@@ -61,7 +60,7 @@ class FirstSizes:
                 _PRODUCTS.get(node_name(node), ()), node.next_functions, strict=False
             ):
                 if role and made is None and (data := saved(node, role)) is not None:
-                    self._data[_seq(node)] = _rms(data)
+                    self._data[_seq(node)] = rms_of(data)
 
     def after_backward(self, seen: Inspected, targets: Activations) -> None:
         """`targets` are of what was subtracted without a graph."""
@@ -112,7 +111,7 @@ def _comparisons(node: Any, one: BackwardPass) -> Iterator[_Compared]:
     if name in _POWERS and given[0] is not None and given[1] is None:
         target = saved(node, "target")
         if target is not None and target.numel():
-            yield _Compared(_seq(node), _seq(given[0]), _rms(target), _POWERS[name])
+            yield _Compared(_seq(node), _seq(given[0]), rms_of(target), _POWERS[name])
     elif name == _NORMALISES and given[0] is not None:
         classes = shape_of(node)[dim_of(node)]
         yield _Compared(_seq(node), _seq(given[0]), math.log(max(classes, 2)), 1, classes)
@@ -160,7 +159,3 @@ def _left(name: str) -> int:
 
 def _seq(node: Any) -> int:
     return int(node._sequence_nr())
-
-
-def _rms(values: torch.Tensor) -> float:
-    return norm_of(values) / math.sqrt(values.numel()) if values.numel() else 0.0
